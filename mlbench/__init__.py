@@ -1,0 +1,3 @@
+"""mlbench: MLPerf-style training results that others believe."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,374 @@
+"""The schema of every setting. Values, with their sources, are in conf/; no default stands in two places.
+
+The classes are what Hydra composes into (plain dataclasses: OmegaConf treats frozen ones as read-only); `plan` turns
+the composed configuration into frozen values. A field without a value in conf/ and here is asked of the user.
+Units end a name; `null` means "not known" or "choose for me", as the comment says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Division(Enum):
+    closed = "closed"
+    open = "open"
+
+
+class CacheMode(Enum):
+    """How the page cache is made cold before each run; see docs/concepts.md, cache honesty."""
+
+    auto = "auto"
+    drop = "drop"
+    evict = "evict"
+    none = "none"
+
+
+OnFailure = Enum("OnFailure", {"continue": "continue", "stop": "stop"})
+
+
+class Stage(Enum):
+    allreduce = "allreduce"
+    storage = "storage"
+    train = "train"
+
+
+class BenchmarkKind(Enum):
+    """What the main stage does: train to the target, a fixed number of batches, or no training."""
+
+    train = "train"
+    throughput = "throughput"
+    measure = "measure"
+
+
+class Device(Enum):
+    cpu = "cpu"
+    gpu = "gpu"
+
+
+class Pipeline(Enum):
+    auto = "auto"
+    mxnet = "mxnet"
+    native = "native"
+    dali = "dali"
+
+
+class LauncherName(Enum):
+    local = "local"
+    mpirun = "mpirun"
+    slurm = "slurm"
+    rehearsal = "rehearsal"
+
+
+class ContainerName(Enum):
+    none = "none"
+    docker = "docker"
+    enroot = "enroot"
+    apptainer = "apptainer"
+
+
+class AllReduceBackend(Enum):
+    auto = "auto"
+    nccl_tests = "nccl_tests"
+    horovod = "horovod"
+    mpi = "mpi"
+
+
+class StorageKind(Enum):
+    nas = "nas"
+    s3 = "s3"
+
+
+@dataclass(kw_only=True, slots=True)
+class ComputeProfile:
+    """A compute system as its owner would describe it; one file in conf/hardware a system."""
+
+    name: str
+    """Name of the profile, as in `+hardware=NAME`."""
+    vendor: str | None = None
+    system_name: str
+    """As it stands in a system description and in `submission_platform`."""
+    device: Device
+    num_nodes: int
+    """Nodes of the system as tested; the plan derives the nodes it needs from `gpus`."""
+    gpus_per_node: int
+    """Ranks a node takes: GPUs, or CPU processes when `device` is cpu."""
+    default_gpus: int
+    """`gpus` when the user names none."""
+    accelerator_model: str | None = None
+    accelerator_memory_gb: float | None = None
+    accelerator_interconnect: str | None = None
+    host_processor_model: str | None = None
+    host_processors_per_node: int | None = None
+    host_processor_cores: int | None = None
+    """Cores of one processor."""
+    host_memory_gb: float | None = None
+    host_storage: str | None = None
+    compute_nics: list[str] = field(default_factory=list)
+    storage_nics: list[str] = field(default_factory=list)
+    interconnect: str | None = None
+    """Fabric between nodes, as in a system description."""
+    compute_link_gb_per_s: float | None = None
+    """Line rate of the fabric that one node's all-reduce can use, all its NICs together, GB/s (1e9)."""
+    intra_node_link_gb_per_s: float | None = None
+    """Bus bandwidth that the links inside a node allow, GB/s (1e9)."""
+    storage_link_gb_per_s: float | None = None
+    """Line rate of one node's storage ports, GB/s (1e9)."""
+    binding: str | None = None
+    """How ranks are bound: `none`, `socket`, `numa`."""
+    network_interface: str | None = None
+    """Interface for the launcher's and NCCL's sockets."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """NCCL_*, HOROVOD_*, MXNET_*, OMP_* of every rank."""
+    threads_per_rank: int | None = None
+    """OMP_NUM_THREADS; null: cores divided by ranks."""
+    dedicated: bool = True
+    """The machine is ours alone, so its whole page cache may be dropped."""
+    container_image: str | None = None
+    container_image_as_tested: str | None = None
+    software: dict[str, str] = field(default_factory=dict)
+    """As tested: operating system, kernel, driver, container."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """key -> where its value comes from."""
+
+
+@dataclass(kw_only=True, slots=True)
+class StorageProfile:
+    """A storage system: what it holds and what it can deliver."""
+
+    name: str
+    vendor: str | None = None
+    system_name: str
+    kind: StorageKind
+    protocol: str | None = None
+    nodes_per_chassis: int | None = None
+    disks_per_chassis: int | None = None
+    num_chassis: int | None = None
+    max_chassis: int | None = None
+    front_end_links: int | None = None
+    """Per chassis."""
+    front_end_link_gb_per_s: float | None = None
+    throughput_gb_per_s: float | None = None
+    """Per chassis, GB/s (1e9)."""
+    iops: float | None = None
+    """Per chassis, file operations per second."""
+    raw_capacity_tb: float | None = None
+    cache_gb: float | None = None
+    s3_endpoints: list[str] = field(default_factory=list)
+    s3_bucket: str | None = None
+    s3_prefix: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    software: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True, slots=True)
+class Hardware:
+    """`+hardware=[compute, storage]` fills these; null compute means this very machine."""
+
+    compute: ComputeProfile | None = None
+    storage: StorageProfile | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class AllReduceSettings:
+    backend: AllReduceBackend
+    min_bytes: int
+    max_bytes: int
+    num_warmup: int
+    num_iterations: int
+    binary: str
+    """nccl-tests' all_reduce_perf: a name on PATH or a path."""
+
+
+@dataclass(kw_only=True, slots=True)
+class StorageSettings:
+    runtime_s: float
+    """Seconds of each fio job."""
+    file_size_gb: float | None
+    """Size of fio's own file set; null: twice the memory, at most what half the free disk holds and `max_file_gb`."""
+    max_file_gb: float
+    block_random_bytes: int
+    block_sequential_bytes: int
+    iodepth: int
+    direct: bool
+    path: str | None
+    """Folder to measure; null: the data set's own mount."""
+
+
+@dataclass(kw_only=True, slots=True)
+class BenchmarkConfig:
+    name: str
+    kind: BenchmarkKind
+    mlperf_name: str | None
+    """Name in MLPerf logs; null when the benchmark is not one of MLPerf's."""
+    model: str
+    stages: list[Stage]
+    num_batches: int
+    """Throughput runs only: measured batches."""
+    num_warmup_batches: int
+    distortions: bool
+    """Training distortions (crop, shift, mirror); off in the throughput benchmark."""
+    allreduce: AllReduceSettings
+    storage: StorageSettings
+
+
+@dataclass(kw_only=True, slots=True)
+class AugmentationConfig:
+    random_resized_crop: bool
+    area: list[float]
+    aspect: list[float]
+    max_shift_px: int
+    mirror: bool
+    resize_val_px: int
+
+
+@dataclass(kw_only=True, slots=True)
+class DataConfig:
+    name: str
+    path: str
+    """Folder of the .rec and .idx files, or s3://bucket/prefix; a relative path is of the current folder."""
+    train_rec: list[str]
+    val_rec: list[str]
+    num_train: int
+    num_val: int
+    num_classes: int
+    image_px: int
+    mean_image_bytes: float | None
+    mean_rgb: list[float]
+    std_rgb: list[float]
+    augmentation: AugmentationConfig
+    pipeline: Pipeline
+    num_threads: int | None
+    """Decoding threads of one rank; null: what the machine gives."""
+    prefetch_batches: int
+    make_if_missing: bool
+    """mlbench can make this set itself (the digits)."""
+
+
+@dataclass(kw_only=True, slots=True)
+class TrainingConfig:
+    """The recipe. It belongs to the data set, so conf/data fills it."""
+
+    optimizer: str
+    base_learning_rate: float
+    end_learning_rate: float
+    decay_power: float
+    max_epochs: int
+    warmup_epochs: float | None
+    warmup_steps: int | None
+    """Wins over `warmup_epochs`."""
+    momentum: float
+    weight_decay: float
+    label_smoothing: float
+    lars_eta: float
+    lars_epsilon: float
+    gradient_accumulation_steps: int
+    eval_period: int
+    eval_offset: int
+    target_accuracy: float
+    batch_per_rank: int | None
+    """null: from the published recipe, see docs/reference/configuration.md."""
+    published_global_batch: int | None
+    """Global batch at which `base_learning_rate` holds; null: no published recipe, the rate is used as it is."""
+    min_batch_per_rank: int
+    dtype: str
+    layout: str
+    batch_norm_momentum: float
+    batch_norm_epsilon: float
+    zero_init_last_gamma: bool
+
+
+@dataclass(kw_only=True, slots=True)
+class LauncherConfig:
+    name: LauncherName
+    hosts: list[str]
+    """`host:slots`, as `launcher.hosts=[a:8,b:8]`; empty: this host, or what the scheduler gives."""
+    hostfile: str | None
+    ssh_timeout_s: float
+    rsh_agent: str | None
+    """Command that starts a process on another host; null: ssh."""
+    python: str | None
+    """Python of the worker on every host; null: the one that runs mlbench."""
+    transport: str
+    """Horovod's controller: `gloo`, `mpi` or `auto`."""
+    partition: str | None
+    account: str | None
+    gres: str | None
+    exclusive: bool
+    extra_args: list[str]
+    rehearsal: RehearsalConfig = field(default_factory=lambda: RehearsalConfig())
+
+
+@dataclass(kw_only=True, slots=True)
+class RehearsalConfig:
+    """Faults and speed of the rehearsal launcher; `fault` is `none` or one of launch/rehearsal.py's list."""
+
+    fault: str = "none"
+    fault_in_run: int = -1
+    seconds_per_run: float = 0.2
+    epochs: int = 35
+
+
+@dataclass(kw_only=True, slots=True)
+class ContainerConfig:
+    name: ContainerName
+    image: str | None
+    """null: the hardware profile's."""
+    digest: str | None
+
+
+@dataclass(kw_only=True, slots=True)
+class SubmissionConfig:
+    org: str
+    platform: str | None
+    """null: the host's or profile's system name."""
+    division: Division
+    status: str
+    """onprem, cloud, preview or research."""
+    ruleset: str
+
+
+@dataclass(kw_only=True, slots=True)
+class LimitsConfig:
+    max_minutes: float
+    """One run may take this long."""
+    no_record_s: float
+    """One run may go this long without a new MLLOG record."""
+    term_grace_s: float
+    """Between TERM and KILL."""
+
+
+@dataclass(kw_only=True, slots=True)
+class DbConfig:
+    url: str | None
+    """null: MLBENCH_DB_URL, else sqlite in db/."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Config:
+    """The whole composed configuration; conf/config.yaml is its top."""
+
+    gpus: int | None
+    """Number of ranks; null: the profile's `default_gpus`."""
+    repeats: int
+    warmup_runs: int
+    seed: int | None
+    """null: a fresh seed per run. A number is the first run's; later runs add their index."""
+    on_failure: OnFailure  # type: ignore[valid-type]
+    cache: CacheMode
+    telemetry: bool
+    runs_dir: str | None
+    hardware: Hardware
+    benchmark: BenchmarkConfig
+    data: DataConfig
+    training: TrainingConfig
+    launcher: LauncherConfig
+    container: ContainerConfig
+    submission: SubmissionConfig
+    limits: LimitsConfig
+    db: DbConfig
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Free notes of the user, `+extra.rack=B7`; recorded, never interpreted."""
