@@ -86,4 +86,9 @@ class RunLog:
     evaluations: list[Evaluation] = field(default_factory=list)
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     num_records: int = 0
+    num_torn: int = 0
+    """Records that could not be read, or whose mark is lost."""
+    untrusted: list[Note] = field(default_factory=list)
+    """Why this log cannot prove a result: such a run counts as lost, whatever else it says."""
     notes: list[Note] = field(default_factory=list)
+    """Every oddity, those of `untrusted` too."""
