@@ -1,0 +1,69 @@
+"""What a run set tells while it runs. A listener (the command line, a test) is called with each event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlbench.collect.runfiles import AttemptFile
+from mlbench.config import Stage
+from mlbench.runner.tail import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class RunSetStarted:
+    run_set: str
+    path: str
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence for the user; a warning is something they may have to act on."""
+
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageStarted:
+    stage: Stage
+    number: int
+    num_stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageEnded:
+    stage: Stage
+    text: str
+    good: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted:
+    """`number` counts from 1 what this call starts, `total` is how many it will start."""
+
+    index: int
+    attempt: int
+    warmup: bool
+    number: int
+    total: int
+    max_epochs: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptProgress:
+    progress: Progress
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    record: AttemptFile
+    path: str
+    progress: Progress
+
+
+Event = RunSetStarted | Said | StageStarted | StageEnded | AttemptStarted | AttemptProgress | AttemptEnded
+Listener = Callable[[Event], None]
