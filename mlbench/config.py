@@ -124,6 +124,8 @@ class ComputeProfile:
     """NCCL_*, HOROVOD_*, MXNET_*, OMP_* of every rank."""
     threads_per_rank: int | None = None
     """OMP_NUM_THREADS; null: cores divided by ranks."""
+    samples_per_s_per_gpu: dict[str, float] = field(default_factory=dict)
+    """model -> training samples/s of one GPU, published or measured; for time estimates and storage need."""
     dedicated: bool = True
     """The machine is ours alone, so its whole page cache may be dropped."""
     container_image: str | None = None
@@ -257,6 +259,8 @@ class TrainingConfig:
     end_learning_rate: float
     decay_power: float
     max_epochs: int
+    expected_epochs: float | None
+    """Epochs this recipe usually needs to reach the target; used for the time estimate alone."""
     warmup_epochs: float | None
     warmup_steps: int | None
     """Wins over `warmup_epochs`."""
@@ -274,6 +278,8 @@ class TrainingConfig:
     published_global_batch: int | None
     """Global batch at which `base_learning_rate` holds; null: no published recipe, the rate is used as it is."""
     min_batch_per_rank: int
+    max_batch_per_rank: int | None
+    """Largest per-GPU batch that the recipe was published with; above it the plan says so."""
     dtype: str
     layout: str
     batch_norm_momentum: float
@@ -352,12 +358,14 @@ class Config:
     """The whole composed configuration; conf/config.yaml is its top."""
 
     gpus: int | None
-    """Number of ranks; null: the profile's `default_gpus`."""
+    """Number of ranks; null: the sum of the hosts' slots, or the profile's `default_gpus`."""
+    hosts: list[str]
+    """Short spelling of `launcher.hosts`, as `hosts=[a:8,b:8]`; composition moves it there."""
     repeats: int
     warmup_runs: int
     seed: int | None
     """null: a fresh seed per run. A number is the first run's; later runs add their index."""
-    on_failure: OnFailure  # type: ignore[valid-type]
+    on_failure: OnFailure
     cache: CacheMode
     telemetry: bool
     runs_dir: str | None

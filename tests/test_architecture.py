@@ -16,6 +16,7 @@ PACKAGE = ROOT / "mlbench"
 LEVELS: list[tuple[str, ...]] = [
     ("errors",),
     ("config",),
+    ("overrides",),
     ("compose",),
     ("plan",),
     ("dataset",),
