@@ -1,0 +1,57 @@
+"""Keeping the database up to date with the files, without ever losing a file to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlbench.collect.runfolder import RunFolder
+from mlbench.errors import InputError, StoreError
+from mlbench.runner.events import Listener, Said
+
+if TYPE_CHECKING:
+    from mlbench.store.tables import RunSet
+
+
+class Keeper:
+    """Reads the run set's files into one row and stores it, after each run.
+
+    `row` is the row as last read. `fault` is why it could not be stored; the files are then the only copy."""
+
+    def __init__(self, folder: RunFolder, url: str | None, listener: Listener) -> None:
+        self._folder = folder
+        self._url = url
+        self._listener = listener
+        self.fault: str | None = None
+
+    def keep(self) -> bool:
+        """Store what the files say now. False, and said once, when the database does not take it."""
+        try:
+            self._store()
+        except (StoreError, InputError) as error:
+            self._tell(str(error))
+            return False
+        self.fault = None
+        return True
+
+    def read(self) -> RunSet:
+        """The row that the files make. Raises InputError."""
+        from mlbench.ingest.run_set import read_run_set
+
+        return read_run_set(self._folder)
+
+    def _store(self) -> None:
+        from mlbench.store.repository import Repository
+
+        with Repository.open(self._url) as repository:
+            repository.save(self.read())
+
+    def _tell(self, sentence: str) -> None:
+        if self.fault is None:
+            self._listener(
+                Said(
+                    f"not in the database: {sentence}; the files are whole in {self._folder.path}, and once the "
+                    "database can be written `mlbench db rebuild` loads them",
+                    warning=True,
+                )
+            )
+        self.fault = sentence
