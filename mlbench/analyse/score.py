@@ -133,6 +133,7 @@ def score_run_set(
     if num_asked is not None and len(times_s) == num_asked and olympic_s is None:
         lost = sum(math.isinf(time_s) for time_s in times_s)
         invalid.insert(0, f"{num_asked - lost} of {num_asked} converged; at most one run may be lost")
+    reason: str | None
     if reasons:
         status, reason, score_s = ScoreStatus.raw, "; ".join(reasons), None
     elif invalid or olympic_s is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,30 +48,31 @@ def throughput(log: RunLog) -> Throughput:
     samples = log.train_samples
     if not samples:
         return Throughput(method=ThroughputMethod.none)
+    evals = _union(log.evals)
+    first_block = _rate(samples, log.blocks[:1], evals) if _eval_is_apart(log, log.blocks) else None
     method = _method(log)
-    first_block = None
-    if log.blocks and _eval_is_apart(log, log.blocks):
-        first_block = _rate(samples, log.blocks[:1], log.evals)
-    spans = log.epochs if method is ThroughputMethod.epochs else log.blocks
     if method is ThroughputMethod.none:
-        return Throughput(method=method)
+        return Throughput(method=method, samples_per_s_first_block=first_block)
     by_epoch = method is ThroughputMethod.epochs
+    spans = log.epochs if by_epoch else log.blocks
     return Throughput(
         method=method,
-        samples_per_s=_rate(samples, spans, log.evals),
-        samples_per_s_first_epoch=_rate(samples, spans[:1], log.evals) if by_epoch else None,
-        samples_per_s_steady=_rate(samples, spans[1:], log.evals) if by_epoch else None,
+        samples_per_s=_rate(samples, spans, evals),
+        samples_per_s_first_epoch=_rate(samples, spans[:1], evals) if by_epoch else None,
+        samples_per_s_steady=_rate(samples, spans[1:], evals) if by_epoch else None,
         samples_per_s_first_block=first_block,
         num_epochs=sum(span.num_epochs for span in spans),
-        train_s=sum(_train_ms(span, log.evals) for span in spans) / 1000.0,
+        train_s=sum(_train_ms(span, evals) for span in spans) / 1000.0,
     )
 
 
-def epoch_rate(log: RunLog, span: Span) -> float | None:
-    """Samples per second of one epoch or block."""
-    if not log.train_samples or not _eval_is_apart(log, [span]):
-        return None
-    return _rate(log.train_samples, [span], log.evals)
+def span_rates(log: RunLog) -> list[float | None]:
+    """Samples per second of each epoch, or of each block where the log has no epochs."""
+    spans = log.epochs or log.blocks
+    if not log.train_samples or not _eval_is_apart(log, spans):
+        return [None] * len(spans)
+    evals = _union(log.evals)
+    return [_rate(log.train_samples, [span], evals) for span in spans]
 
 
 def _method(log: RunLog) -> ThroughputMethod:
@@ -87,12 +89,26 @@ def _eval_is_apart(log: RunLog, spans: Sequence[Span]) -> bool:
     """Evaluations are timed, or their accuracies are logged outside the spans."""
     if log.evals:
         return True
-    times = [item.time_ms for item in log.evaluations]
-    return not any(time is not None and span.start_ms < time < span.stop_ms for span in spans for time in times)
+    times = sorted(item.time_ms for item in log.evaluations if item.time_ms is not None)
+    return not any(bisect_right(times, span.start_ms) < bisect_left(times, span.stop_ms) for span in spans)
+
+
+def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Spans without overlap, ascending: ranks that evaluate at the same time take that time once."""
+    merged: list[tuple[float, float]] = []
+    for start, stop in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        else:
+            merged.append((start, stop))
+    return merged
 
 
 def _train_ms(span: Span, evals: Sequence[tuple[float, float]]) -> float:
-    inside = sum(max(0.0, min(stop, span.stop_ms) - max(start, span.start_ms)) for start, stop in evals)
+    """`evals` is a union: ascending, without overlap."""
+    left = bisect_left(evals, span.start_ms, key=lambda pair: pair[1])
+    right = bisect_right(evals, span.stop_ms, key=lambda pair: pair[0])
+    inside = sum(max(0.0, min(stop, span.stop_ms) - max(start, span.start_ms)) for start, stop in evals[left:right])
     return span.stop_ms - span.start_ms - inside
 
 

@@ -19,6 +19,8 @@ MAX_NOTES = 200
 MAX_SPANS = 100_000
 MAX_KEYS = 1_000
 MAX_VALUE_CHARS = 4_096
+MAX_TEXT_CHARS = 1_000
+MAX_COUNT = 2**53
 MAX_CLOCK_SKEW_MS = 1_000.0
 """Ranks of several nodes may disagree this much; a log that contradicts itself by more proves nothing."""
 
@@ -180,14 +182,15 @@ class _Folder:
                 self.note(record.line, f"{record.key} is {shown(record.value)}, not a text")
             return
         known = getattr(self.log, name)
+        value = storable(record.value)
         if known is None:
-            setattr(self.log, name, record.value)
-        elif known != record.value:
+            setattr(self.log, name, value)
+        elif known != value:
             self.conflict(record, known)
 
     def count(self, record: Record, name: str) -> None:
         number = finite(record.value)
-        if number is None or number < 0 or number != int(number):
+        if number is None or not 0 <= number <= MAX_COUNT or number != int(number):
             self.note(record.line, f"{record.key} is {shown(record.value)}, not a count")
             return
         known = getattr(self.log, name)
@@ -299,10 +302,11 @@ class _Folder:
             return
         values = self.log.hyperparameters
         if key not in values:
-            if len(values) < MAX_KEYS and len(json.dumps(record.value, default=str)) <= MAX_VALUE_CHARS:
-                values[key] = record.value
+            if len(values) < MAX_KEYS and len(json.dumps(record.value)) <= MAX_VALUE_CHARS:
+                values[key] = storable(record.value) if isinstance(record.value, str) else record.value
             return
-        if json.dumps(values[key], default=str) != json.dumps(record.value, default=str):
+        value = storable(record.value) if isinstance(record.value, str) else record.value
+        if json.dumps(values[key]) != json.dumps(value):
             del values[key]
             self.conflicts.add(key)
             self.note(record.line, f"{key} is logged with several values; it is taken as a measurement, not a setting")
@@ -371,6 +375,11 @@ def shown(value: Any, limit: int = 120) -> str:
     """A value from a log, short, on one line, control characters escaped."""
     text = ascii_escaped(value if isinstance(value, str) else repr(value))
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def storable(text: str) -> str:
+    """A text that every database takes: no lone surrogates, no NUL, not endless."""
+    return text[:MAX_TEXT_CHARS].encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
 
 
 def ascii_escaped(text: str) -> str:
