@@ -6,29 +6,54 @@ Everything here can be rebuilt from the files of runs/ and of imported trees.
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, ClassVar
 
-from sqlalchemy import JSON, ForeignKey, Index, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, ForeignKey, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy.types import TypeDecorator
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment: aware, UTC. A value without a zone is taken as UTC; both databases keep it without one."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or value.tzinfo is None:
+            return value
+        return value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+# Sizes and seeds need 64 bits; SQLite numbers its rows only in a column of type INTEGER.
+WIDE_INTEGER = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Base(DeclarativeBase):
-    type_annotation_map = {dict[str, Any]: JSON, list[str]: JSON}
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        dict[str, Any]: JSON,
+        list[str]: JSON,
+        list[float]: JSON,
+        list[float | None]: JSON,
+        datetime: UtcDateTime,
+        int: WIDE_INTEGER,
+    }
 
 
 class System(Base):
     """Hardware and software that one submitter's description names."""
 
     __tablename__ = "system"
-    __table_args__ = (UniqueConstraint("origin", "round", "org", "name", "fingerprint"),)
-
     id: Mapped[int] = mapped_column(primary_key=True)
     origin: Mapped[str]  # run, import
     round: Mapped[str | None]
     org: Mapped[str | None]
     name: Mapped[str]  # the folder's name for imports
-    fingerprint: Mapped[str]  # sha256 of the description
+    fingerprint: Mapped[str] = mapped_column(unique=True)  # sha256 over the columns above and below; set by repository
     submitter: Mapped[str | None]  # the submitter's own spelling
     system_name: Mapped[str | None]
     division: Mapped[str | None]
@@ -140,6 +165,7 @@ class Run(Base):
     epoch_rows: Mapped[list[Epoch]] = relationship(cascade="all, delete-orphan")
     evaluations: Mapped[list[EvaluationRow]] = relationship(cascade="all, delete-orphan")
     hyperparameters: Mapped[list[Hyperparameter]] = relationship(cascade="all, delete-orphan")
+    telemetry: Mapped[list[TelemetrySeries]] = relationship(cascade="all, delete-orphan")
 
 
 class Epoch(Base):
@@ -246,17 +272,27 @@ class HostFact(Base):
     value: Mapped[str]
 
 
-class TelemetryPoint(Base):
-    """One metric of one host at one second of a run; thinned as docs/reference/telemetry.md says."""
+class TelemetrySeries(Base):
+    """One metric of one host through one run; thinned as docs/reference/telemetry.md says.
+
+    A series is one row, not a row a point: 20 million points then take a few hundred megabytes, and both databases
+    still open them in SQL (json_each, json_array_elements). `times_s` and `points` have the same length; a null value
+    was asked for and not answered.
+    """
 
     __tablename__ = "telemetry"
+    __table_args__ = (UniqueConstraint("run_id", "host", "metric"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), index=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
     host: Mapped[str]
     metric: Mapped[str]  # cpu_share, gpu0_power_w, net_eth0_rx_bytes_per_s, ...
-    time_s: Mapped[float]  # since run_start
-    value: Mapped[float]
+    num_points: Mapped[int]
+    mean: Mapped[float | None]
+    min: Mapped[float | None]
+    max: Mapped[float | None]
+    times_s: Mapped[list[float]]  # since run_start
+    points: Mapped[list[float | None]]
 
 
 class Baseline(Base):

@@ -1,0 +1,292 @@
+"""Open the database: SQLite in write-ahead mode or PostgreSQL, made, checked and upgraded on the way.
+
+Every write is one short transaction that takes its lock at the start (`retried`), so many processes can store
+results at once; what still collides is tried again. Every fault of a driver leaves here as a StoreError.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import NullPool, StaticPool
+
+from mlbench.errors import StoreError
+from mlbench.store import locks, schema
+from mlbench.store.url import mask_url, resolve_url, sqlite_path
+
+BUSY_TIMEOUT_S = 30.0
+RETRY_LIMIT_S = 60.0
+ADVISORY_LOCK = 0x6D6C6265
+"""Key of the PostgreSQL lock that guards making and upgrading the schema."""
+
+_WRITE = "mlbench_write"
+_BUSY_WORDS = ("locked", "busy", "locking protocol")
+_POSTGRES_RETRY = {"40001", "40P01", "55P03"}  # serialisation failure, deadlock, lock not available
+_T = TypeVar("_T")
+
+
+class NoDatabaseError(StoreError):
+    """There is no database yet, so there is nothing to read."""
+
+
+def open_database(url: str | None = None, *, readonly: bool = False) -> Engine:
+    """An engine on a database of the current schema.
+
+    Args: url: as the user gave it; None takes MLBENCH_DB_URL or the default, see mlbench.store.url.
+        readonly: nothing is created; the database refuses writes.
+    Raises: NoDatabaseError: `readonly` and no database there. StoreError: it cannot be opened, belongs to something
+        else, has a newer schema, or lies where file locks do not work.
+    """
+    resolved = resolve_url(url)
+    path = sqlite_path(resolved)
+    if path is None:
+        engine = _memory_engine() if resolved == "sqlite://" else _postgres_engine(resolved, readonly)
+    else:
+        _check_folder(path, readonly)
+        engine = _sqlite_engine(path, readonly)
+    _match_schema(engine, readonly)
+    return engine
+
+
+def display_name(engine: Engine) -> str:
+    """What messages call the database: the path of an SQLite file, else the URL without its password."""
+    path = sqlite_path(engine.url.render_as_string(hide_password=False))
+    return str(path) if path else mask_url(engine.url.render_as_string(hide_password=True))
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction that sees one state of the database throughout."""
+    with store_errors(engine), engine.connect() as connection:
+        yield connection
+
+
+def retried(engine: Engine, action: Callable[[Connection], _T]) -> _T:
+    """Run `action` in one write transaction; try again while others hold what it needs.
+
+    `action` may run several times and must have no other effect than its SQL.
+    Raises: StoreError: the database stayed busy for RETRY_LIMIT_S, is full, damaged or not writable.
+    """
+    give_up = time.monotonic() + RETRY_LIMIT_S
+    pause_s = 0.02
+    writer = engine.execution_options(**{_WRITE: True})
+    with store_errors(engine):
+        while True:
+            try:
+                with writer.begin() as connection:
+                    return action(connection)
+            except DBAPIError as error:
+                if not _may_retry(error) or time.monotonic() > give_up:
+                    raise
+            time.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(2 * pause_s, 1.0)
+
+
+@contextmanager
+def store_errors(engine: Engine) -> Iterator[None]:
+    """Turn the faults of a driver into one sentence that names the database."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise StoreError(explain(engine, error)) from error
+
+
+def explain(engine: Engine, error: SQLAlchemyError) -> str:
+    """One sentence for a fault of the driver: which database, what it said, what to do."""
+    name = display_name(engine)
+    said = str(getattr(error, "orig", None) or error).strip().splitlines()
+    reason = mask_url(said[0]) if said else type(error).__name__
+    path = sqlite_path(engine.url.render_as_string(hide_password=False))
+    if path is None:
+        return f"{name}: {reason}; check that the server runs and that the user may write there"
+    lowered = reason.lower()
+    if any(word in lowered for word in _BUSY_WORDS) or "disk i/o error" in lowered:
+        fault = locks.lock_fault(path.parent)
+        if fault is not None:
+            return (
+                f"{path}: file locks do not work on this file system ({fault}); keep the database on a local disk "
+                "or use PostgreSQL (MLBENCH_DB_URL); results in runs/ are complete and `mlbench db rebuild` reads them"
+            )
+    if any(word in lowered for word in _BUSY_WORDS):
+        return f"{path}: another process has held the database for {BUSY_TIMEOUT_S:.0f} s; run the command again"
+    if "full" in lowered or "disk i/o error" in lowered:
+        return f"{path}: the disk is full ({reason}); free some space and run `mlbench db rebuild`, runs/ has the results"
+    if "readonly" in lowered or "unable to open" in lowered:
+        return f"{path}: cannot be opened or written ({reason}); check the rights of the file and its folder"
+    if "malformed" in lowered or "not a database" in lowered:
+        return f"{path}: is damaged or no SQLite database ({reason}); `mlbench db rebuild` makes it anew from runs/"
+    return f"{path}: {reason}"
+
+
+def _may_retry(error: DBAPIError) -> bool:
+    if isinstance(error.orig, sqlite3.Error):
+        return isinstance(error, OperationalError) and any(word in str(error.orig).lower() for word in _BUSY_WORDS)
+    # Two writers made the same row at once: the second look finds it.
+    return isinstance(error, IntegrityError) or getattr(error.orig, "sqlstate", None) in _POSTGRES_RETRY
+
+
+def _check_folder(path: Path, readonly: bool) -> None:
+    if path.is_dir():
+        raise StoreError(f"{path}: is a folder, expected an SQLite file")
+    if readonly:
+        if not path.exists():
+            raise NoDatabaseError(f"{path}: there is no database yet; `mlbench` or `mlbench import` makes it")
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path.parent}: cannot be created for the database ({error.strerror})") from error
+    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise StoreError(
+            f"{path}: this user may not write there; results stay as files in runs/, and `mlbench db rebuild --db FILE` "
+            "reads them into a database elsewhere"
+        )
+    if locks.is_network(path.parent):
+        fault = locks.lock_fault(path.parent)
+        if fault is not None:
+            raise StoreError(
+                f"{path}: file locks do not work on this file system ({fault}); keep the database on a local disk or "
+                "use PostgreSQL (MLBENCH_DB_URL)"
+            )
+
+
+def _sqlite_engine(path: Path, readonly: bool) -> Engine:
+    mode = "ro" if readonly else "rwc"
+
+    def connect() -> sqlite3.Connection:
+        uri = f"file:{quote(str(path))}?mode={mode}"
+        if readonly and _is_settled(path):
+            uri += "&immutable=1"
+        return sqlite3.connect(
+            uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+
+    url = "sqlite:///" + str(path).replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+    engine = create_engine(url, creator=connect, poolclass=NullPool)
+    _prepare_sqlite(engine, readonly)
+    return engine
+
+
+def _is_settled(path: Path) -> bool:
+    """A finished database in a folder that nobody may write: SQLite then reads it without a log beside it."""
+    log = path.with_name(path.name + "-wal")
+    return not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size > 0)
+
+
+def _memory_engine() -> Engine:
+    engine = create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False),
+        poolclass=StaticPool,
+    )
+    _prepare_sqlite(engine, readonly=False)
+    return engine
+
+
+def _prepare_sqlite(engine: Engine, readonly: bool) -> None:
+    def set_pragmas(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA cache_size=-32000")
+        if readonly:
+            connection.execute("PRAGMA query_only=ON")
+        else:
+            # With a write-ahead log a power cut can lose the last results but not the file; runs/ still has them.
+            connection.execute("PRAGMA synchronous=NORMAL")
+
+    def begin(connection: Connection) -> None:
+        # A writer takes its lock at the start, where SQLite waits for it; a lock taken later could only fail.
+        wants_write = connection.get_execution_options().get(_WRITE, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if wants_write else "BEGIN")
+
+    event.listen(engine, "connect", set_pragmas)
+    event.listen(engine, "begin", begin)
+
+
+def _postgres_engine(url: str, readonly: bool) -> Engine:
+    options = {"options": "-c default_transaction_read_only=on"} if readonly else {}
+    try:
+        return create_engine(
+            url, pool_size=2, pool_pre_ping=True, connect_args={"connect_timeout": 10, "client_encoding": "utf8"} | options
+        )
+    except ImportError as error:
+        raise StoreError(f"{mask_url(url)}: PostgreSQL needs its driver; pip install 'mlbench[postgres]'") from error
+    except SQLAlchemyError as error:
+        raise StoreError(f"{mask_url(url)}: is no database URL; expected postgresql://user@host/name") from error
+
+
+def _match_schema(engine: Engine, readonly: bool) -> None:
+    """Make the schema in an empty database, bring an older SQLite file up to date, refuse what is newer."""
+    name = display_name(engine)
+    with reading(engine) as connection:
+        version = schema.read_version(connection, name)
+    if version == schema.HEAD:
+        return
+    if version is None:
+        if readonly:
+            raise NoDatabaseError(f"{name}: is empty; `mlbench` or `mlbench import` fills it")
+        create_schema(engine)
+        return
+    refuse_newer(version, name)
+    if engine.dialect.name != "sqlite":
+        raise StoreError(
+            f"{name}: has schema {version}, this mlbench needs {schema.HEAD}; run `mlbench db upgrade` once nobody "
+            "else writes (it is not done unasked on a shared server)"
+        )
+    # Alembic takes half a second to import, so only a database that needs it pays.
+    from mlbench.store import upgrade
+
+    upgrade.upgrade_file(Path(name))
+
+
+def refuse_newer(version: str, name: str) -> None:
+    if schema.is_newer(version):
+        raise StoreError(
+            f"{name}: has schema {version}, this mlbench knows up to {schema.HEAD}; install the mlbench that made it, "
+            "or a newer one"
+        )
+
+
+def create_schema(engine: Engine) -> None:
+    """Make all tables in one transaction; safe when several processes try at once."""
+    from mlbench.store.tables import Base
+
+    def make(connection: Connection) -> None:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK})")
+        if schema.read_version(connection, display_name(engine)) is None:
+            Base.metadata.create_all(connection)
+            schema.stamp(connection, schema.HEAD)
+
+    path = sqlite_path(engine.url.render_as_string(hide_password=False))
+    if path is not None:
+        _choose_journal(engine, path)
+    retried(engine, make)
+
+
+def _choose_journal(engine: Engine, path: Path) -> None:
+    # Its shared memory does not reach other hosts, so a network mount keeps the classic journal.
+    mode = "DELETE" if locks.is_network(path.parent) else "WAL"
+    give_up = time.monotonic() + BUSY_TIMEOUT_S
+    with store_errors(engine):
+        while True:
+            connection = engine.raw_connection()
+            try:
+                connection.execute(f"PRAGMA journal_mode={mode}")  # type: ignore[attr-defined]
+                return
+            except sqlite3.OperationalError as error:
+                # SQLite does not wait here by itself while another process makes the same change.
+                if "locked" not in str(error) or time.monotonic() > give_up:
+                    raise OperationalError(f"PRAGMA journal_mode={mode}", None, error) from error
+            finally:
+                connection.close()
+            time.sleep(random.uniform(0.01, 0.05))

@@ -1,0 +1,76 @@
+"""Which database: a URL from the setting, the environment or the default. Standard library only.
+
+    db.url=...  or  --db URL  >  MLBENCH_DB_URL  >  $MLBENCH_HOME/db/mlbench.sqlite  >  ./db/mlbench.sqlite
+
+A plain path is taken as an SQLite file. Passwords are for the driver alone: whatever is shown, logged or kept in a
+file goes through `mask_url` or `storable_url`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from mlbench.errors import ConfigError
+
+ENVIRONMENT = "MLBENCH_DB_URL"
+HOME = "MLBENCH_HOME"
+MEMORY = "sqlite://"
+MASK = "***"
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+]*)://")
+# The password ends at the last @ before the host, because people leave an @ in it unescaped.
+_USER_PASSWORD = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+]*://[^:/?#@\s]*:)(?P<password>[^/\s]+)(?=@)")
+_QUERY_PASSWORD = re.compile(r"(?P<head>[?&](?:password|sslpassword|passfile)=)(?P<password>[^&\s]+)", re.IGNORECASE)
+
+
+def resolve_url(given: str | None) -> str:
+    """The database URL to open, absolute: SQLite paths are resolved against the current folder.
+
+    Raises: ConfigError for a database that is neither SQLite nor PostgreSQL.
+    """
+    text = given or os.environ.get(ENVIRONMENT) or str(Path(os.environ.get(HOME) or ".") / "db" / "mlbench.sqlite")
+    match = _SCHEME.match(text)
+    if match is None:
+        return _sqlite_url(Path(text))
+    scheme, rest = match[1].lower(), text[match.end() :]
+    dialect = scheme.partition("+")[0]
+    if dialect == "sqlite":
+        path, _, options = rest.partition("?")
+        if path in {"", "/:memory:"}:
+            return MEMORY
+        if options or path.startswith("/file:"):
+            raise ConfigError(f"db.url: {mask_url(text)} has options; write sqlite:///path/to/file alone")
+        if not path.startswith("/"):
+            raise ConfigError(f"db.url: {text} names a host; an SQLite URL has three slashes, sqlite:///path/to/file")
+        return _sqlite_url(Path(unquote(path[1:])))
+    if dialect in {"postgresql", "postgres"}:
+        return f"postgresql+psycopg://{rest}"
+    raise ConfigError(f"db.url: found {mask_url(text)}, expected sqlite:///path/to/file or postgresql://user@host/name")
+
+
+def sqlite_path(url: str) -> Path | None:
+    """The file of a resolved SQLite URL; None for PostgreSQL and for a database in memory."""
+    if not url.startswith("sqlite:///"):
+        return None
+    return Path(unquote(url.removeprefix("sqlite:///")))
+
+
+def mask_url(text: str) -> str:
+    """The text with every password in a URL replaced by ***."""
+    masked = _USER_PASSWORD.sub(rf"\g<head>{MASK}", text)
+    return _QUERY_PASSWORD.sub(rf"\g<head>{MASK}", masked)
+
+
+def storable_url(url: str | None) -> str | None:
+    """The URL as a file may keep it: None when it holds a password, so that it is asked for again."""
+    return url if url is not None and mask_url(url) == url else None
+
+
+def _sqlite_url(path: Path) -> str:
+    absolute = Path(os.path.abspath(path.expanduser()))
+    # '%', '?' and '#' are the only characters that a URL would read as something else.
+    escaped = str(absolute).replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+    return f"sqlite:///{escaped}"
