@@ -118,8 +118,8 @@ class AttemptFile:
     cache_clear: bool
     launched_at: str
     ended_at: str
-    lifetime_s: float
-    """From the start of the launcher to its exit."""
+    lifetime_s: float | None
+    """From the start of the launcher to its exit; null when its end was not seen."""
     argv: list[str]
     last_record: str | None
     """The last MLLOG record seen, when the run did not end well."""

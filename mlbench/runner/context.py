@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 from mlbench.collect.runfiles import RunSetFile
 from mlbench.collect.runfolder import RunFolder
-from mlbench.config import Stage
 from mlbench.plan.types import Plan
-from mlbench.runner.events import Listener
+from mlbench.runner.events import Listener, StageState
 from mlbench.runner.interrupt import StopRequest
 from mlbench.runner.storing import Keeper
 
@@ -29,12 +26,6 @@ class StageContext:
     keeper: Keeper
 
 
-class StageState(Enum):
-    measured = "measured"
-    not_measured = "not_measured"  # its tool is not here; the run set goes on
-    failed = "failed"  # it was tried and went wrong
-
-
 @dataclass(frozen=True, slots=True)
 class StageReport:
     """`text` is one sentence: what was found, or what is missing and how to get it."""
@@ -44,10 +35,9 @@ class StageReport:
 
 
 class StageRunner(Protocol):
-    """One stage. Raises RunFailedError when the run set cannot go on."""
+    """One stage. `is_done`: its result is on disk already (a resumed run set). `run` raises RunFailedError when the
+    run set cannot go on; a tool that is absent is a report `not_measured` that names the package to install."""
+
+    def is_done(self, context: StageContext) -> bool: ...
 
     def run(self, context: StageContext) -> StageReport: ...
-
-
-Registry = Mapping[Stage, str]
-"""Stage -> `module:class`, imported when the stage is reached."""

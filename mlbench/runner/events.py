@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 from mlbench.collect.runfiles import AttemptFile
 from mlbench.config import Stage
 from mlbench.runner.tail import Progress
+
+
+class StageState(Enum):
+    measured = "measured"
+    not_measured = "not_measured"  # its tool is not here; the run set goes on
+    failed = "failed"  # it was tried and went wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class StageStarted:
 class StageEnded:
     stage: Stage
     text: str
-    good: bool
+    state: StageState
 
 
 @dataclass(frozen=True, slots=True)

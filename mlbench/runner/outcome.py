@@ -11,7 +11,8 @@ from mlbench.check.finding import Finding, Verdict
 from mlbench.collect.runfiles import RunSetFile
 from mlbench.collect.runfolder import RunFolder
 from mlbench.config import BenchmarkKind, Stage
-from mlbench.runner.context import StageReport, StageState
+from mlbench.runner.context import StageReport
+from mlbench.runner.events import StageState
 
 if TYPE_CHECKING:
     from mlbench.store.tables import RunSet

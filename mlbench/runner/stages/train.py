@@ -7,14 +7,18 @@ import time
 from mlbench.config import OnFailure
 from mlbench.errors import RunFailedError
 from mlbench.runner.attempt import choose_seed, run_attempt
-from mlbench.runner.context import StageContext, StageReport, StageState
-from mlbench.runner.events import AttemptEnded, AttemptStarted
+from mlbench.runner.context import StageContext, StageReport
+from mlbench.runner.events import AttemptEnded, AttemptStarted, StageState
 from mlbench.runner.judge import ended_by_itself
 from mlbench.runner.missing import Slot, attempts_of, missing_slots
 
 
 class TrainStage:
     """Runs what is missing of the run set; called for a new one, that is everything."""
+
+    def is_done(self, context: StageContext) -> bool:
+        """Never asked to skip: `run` looks at what is missing itself."""
+        return False
 
     def run(self, context: StageContext) -> StageReport:
         """Raises RunFailedError: the disk does not take the files, or a process could not be ended."""
@@ -53,7 +57,7 @@ def _run_slot(context: StageContext, slot: Slot, number: int, total: int, used: 
             f"{folder.path}: {len(finished.left)} processes of this run could not be ended "
             f"({'; '.join(finished.left[:3])}); end them, then `mlbench resume {context.folder.run_set}`"
         )
-    return ended_by_itself(finished.record.status), finished.record.lifetime_s
+    return ended_by_itself(finished.record.status), finished.record.lifetime_s or 0.0
 
 
 def _report(num_done: int, num_wanted: int, num_failed: int, wall_s: float, lifetimes_s: float) -> StageReport:
