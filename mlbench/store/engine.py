@@ -120,7 +120,7 @@ def explain(engine: Engine, error: SQLAlchemyError) -> str:
     if any(word in lowered for word in _BUSY_WORDS):
         return f"{path}: another process has held the database for {BUSY_TIMEOUT_S:.0f} s; run the command again"
     if "full" in lowered or "disk i/o error" in lowered:
-        return f"{path}: the disk is full ({reason}); free some space and run `mlbench db rebuild`, runs/ has the results"
+        return f"{path}: the disk is full ({reason}); free some space, then `mlbench db rebuild` reads runs/ again"
     if "readonly" in lowered or "unable to open" in lowered:
         return f"{path}: cannot be opened or written ({reason}); check the rights of the file and its folder"
     if "malformed" in lowered or "not a database" in lowered:
@@ -148,8 +148,8 @@ def _check_folder(path: Path, readonly: bool) -> None:
         raise StoreError(f"{path.parent}: cannot be created for the database ({error.strerror})") from error
     if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise StoreError(
-            f"{path}: this user may not write there; results stay as files in runs/, and `mlbench db rebuild --db FILE` "
-            "reads them into a database elsewhere"
+            f"{path}: this user may not write there; results stay as files in runs/, and "
+            "`mlbench db rebuild --db FILE` reads them into a database elsewhere"
         )
     if locks.is_network(path.parent):
         fault = locks.lock_fault(path.parent)
@@ -160,7 +160,7 @@ def _check_folder(path: Path, readonly: bool) -> None:
             )
 
 
-def _sqlite_engine(path: Path, readonly: bool) -> Engine:
+def _sqlite_engine(path: Path, readonly: bool, guarded: bool = True) -> Engine:
     mode = "ro" if readonly else "rwc"
 
     def connect() -> sqlite3.Connection:
@@ -173,7 +173,7 @@ def _sqlite_engine(path: Path, readonly: bool) -> Engine:
 
     url = "sqlite:///" + str(path).replace("%", "%25").replace("?", "%3F").replace("#", "%23")
     engine = create_engine(url, creator=connect, poolclass=NullPool)
-    _prepare_sqlite(engine, readonly)
+    _prepare_sqlite(engine, readonly, guarded)
     return engine
 
 
@@ -193,9 +193,15 @@ def _memory_engine() -> Engine:
     return engine
 
 
-def _prepare_sqlite(engine: Engine, readonly: bool) -> None:
+def unguarded(engine: Engine) -> Engine:
+    """The same database without foreign keys, for migrations: rebuilding a table must not delete what refers to it."""
+    path = sqlite_path(engine.url.render_as_string(hide_password=False))
+    return engine if path is None else _sqlite_engine(path, readonly=False, guarded=False)
+
+
+def _prepare_sqlite(engine: Engine, readonly: bool, guarded: bool = True) -> None:
     def set_pragmas(connection: Any, _record: Any) -> None:
-        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute(f"PRAGMA foreign_keys={'ON' if guarded else 'OFF'}")
         connection.execute("PRAGMA cache_size=-32000")
         if readonly:
             connection.execute("PRAGMA query_only=ON")
@@ -216,7 +222,10 @@ def _postgres_engine(url: str, readonly: bool) -> Engine:
     options = {"options": "-c default_transaction_read_only=on"} if readonly else {}
     try:
         return create_engine(
-            url, pool_size=2, pool_pre_ping=True, connect_args={"connect_timeout": 10, "client_encoding": "utf8"} | options
+            url,
+            pool_size=2,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": 10, "client_encoding": "utf8"} | options,
         )
     except ImportError as error:
         raise StoreError(f"{mask_url(url)}: PostgreSQL needs its driver; pip install 'mlbench[postgres]'") from error
@@ -243,9 +252,9 @@ def _match_schema(engine: Engine, readonly: bool) -> None:
             "else writes (it is not done unasked on a shared server)"
         )
     # Alembic takes half a second to import, so only a database that needs it pays.
-    from mlbench.store import upgrade
+    from mlbench.store.upgrade import upgrade_database
 
-    upgrade.upgrade_file(Path(name))
+    upgrade_database(_sqlite_engine(Path(name), readonly=False) if readonly else engine)
 
 
 def refuse_newer(version: str, name: str) -> None:
@@ -281,7 +290,7 @@ def _choose_journal(engine: Engine, path: Path) -> None:
         while True:
             connection = engine.raw_connection()
             try:
-                connection.execute(f"PRAGMA journal_mode={mode}")  # type: ignore[attr-defined]
+                connection.execute(f"PRAGMA journal_mode={mode}")
                 return
             except sqlite3.OperationalError as error:
                 # SQLite does not wait here by itself while another process makes the same change.

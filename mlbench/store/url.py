@@ -70,7 +70,7 @@ def storable_url(url: str | None) -> str | None:
 
 
 def _sqlite_url(path: Path) -> str:
-    absolute = Path(os.path.abspath(path.expanduser()))
+    absolute = Path.cwd() / path.expanduser()
     # '%', '?' and '#' are the only characters that a URL would read as something else.
     escaped = str(absolute).replace("%", "%25").replace("?", "%3F").replace("#", "%23")
     return f"sqlite:///{escaped}"

@@ -1,0 +1,158 @@
+"""From records to rows: what either database can hold, and nothing it would choke on.
+
+Logs are not ours. A seed beyond 64 bits, a NaN, a NUL in a text are facts of some log and no reason to lose the
+result: the value becomes NULL (or U+FFFD inside a text) and a note says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Column, Table, inspect
+from sqlalchemy.orm import InstanceState
+
+from mlbench.store.tables import Base, NoteRow, Run, RunSet, System
+
+_INT64 = 2**63
+_RUN_CHILDREN = ("epoch_rows", "evaluations", "hyperparameters", "telemetry")
+_SET_CHILDREN = ("allreduce", "storage", "notes", "host_facts")
+
+
+@dataclass(slots=True)
+class RunRows:
+    """One run and, by table, the rows that belong to it."""
+
+    row: dict[str, Any]
+    children: dict[Table, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class RunSetRows:
+    """Everything that one transaction writes for a run set, ready before it begins."""
+
+    row: dict[str, Any]
+    system: dict[str, Any] | None
+    runs: list[RunRows]
+    children: dict[Table, list[dict[str, Any]]]
+
+
+class _Cleaner:
+    """Makes values storable and remembers what it had to change."""
+
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+
+    def row(self, record: Base, where: str) -> dict[str, Any] | None:
+        """The record's columns without keys of the database; None when a column that must be filled cannot be."""
+        row: dict[str, Any] = {}
+        for column in own_columns(type(record).__table__):  # type: ignore[arg-type]
+            value = getattr(record, column.key)
+            if value is None and column.default is not None:
+                value = _default(column)
+            stored = self._value(value, f"{where}, {column.key}")
+            if stored is None and not column.nullable:
+                if value is None:
+                    raise ValueError(f"{where}: {column.key} must be filled")
+                self.changes[-1] += "; the row is left out"
+                return None
+            row[column.key] = stored
+        return row
+
+    def required(self, record: Base, where: str) -> dict[str, Any]:
+        row = self.row(record, where)
+        if row is None:
+            raise ValueError(f"{where}: {self.changes[-1]}")
+        return row
+
+    def _value(self, value: Any, where: str) -> Any:
+        if isinstance(value, str):
+            return storable_text(value)
+        if isinstance(value, bool) or value is None:
+            return value
+        if isinstance(value, int) and not -_INT64 <= value < _INT64:
+            self.changes.append(f"{where}: {value} does not fit into 64 bits and is stored as not known")
+            return None
+        if isinstance(value, float) and not math.isfinite(value):
+            self.changes.append(f"{where}: {value} is no number and is stored as not known")
+            return None
+        if isinstance(value, Mapping):
+            return {storable_text(str(key)): self._value(item, f"{where}.{key}") for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._value(item, where) for item in value]
+        return value
+
+
+def build_rows(run_set: RunSet) -> RunSetRows:
+    """Plain rows of a run set and all its children. The record is not changed.
+
+    Raises: ValueError: a column that must be filled is empty (a fault of the code that built the record).
+    """
+    cleaner = _Cleaner()
+    name = run_set.run_set
+    system = None
+    if run_set.description is not None:
+        run_set.description.fingerprint = system_fingerprint(run_set.description)
+        system = cleaner.required(run_set.description, f"{name}, system")
+    runs = []
+    for run in run_set.runs:
+        where = f"{name}, run {run.index}"
+        runs.append(RunRows(cleaner.required(run, where), _children(cleaner, run, _RUN_CHILDREN, where)))
+    row = cleaner.required(run_set, name)
+    children = _children(cleaner, run_set, _SET_CHILDREN, name)
+    notes = children.setdefault(NoteRow.__table__, [])  # type: ignore[arg-type]
+    notes.extend(_note(text) for text in cleaner.changes)
+    return RunSetRows(row, system, runs, children)
+
+
+def system_fingerprint(system: System) -> str:
+    """Identity of a system: the same text for the same submitter, round, name and description."""
+    description = json.dumps(system.description or {}, sort_keys=True, default=str)
+    parts = [system.origin, system.round, system.org, system.name, description]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def storable_text(text: str) -> str:
+    """The text without NUL and lone surrogates, which no database takes."""
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def own_columns(table: Table) -> Iterator[Column[Any]]:
+    """Columns that say something of the thing itself: no numbers that only link rows of one database."""
+    for column in table.columns:
+        if not column.foreign_keys and not (column.primary_key and column.key == "id"):
+            yield column
+
+
+def _children(
+    cleaner: _Cleaner, parent: Run | RunSet, names: tuple[str, ...], where: str
+) -> dict[Table, list[dict[str, Any]]]:
+    found: dict[Table, list[dict[str, Any]]] = {}
+    state: InstanceState[Any] = inspect(parent)
+    for name in names:
+        # A record from a database may come without its telemetry; a fresh one is never "unloaded" by accident.
+        if name in state.unloaded and state.detached:
+            continue
+        for child in getattr(parent, name):
+            row = cleaner.row(child, f"{where}, {name}")
+            if row is not None:
+                found.setdefault(type(child).__table__, []).append(row)
+    return found
+
+
+def _default(column: Column[Any]) -> Any:
+    default = column.default
+    argument = getattr(default, "arg", None)
+    return argument(None) if callable(argument) else argument
+
+
+def _note(text: str) -> dict[str, Any]:
+    return {"severity": "warning", "rule": None, "file": None, "line": None, "text": text}
