@@ -1,0 +1,119 @@
+"""One all-reduce table, whatever measured it: nccl-tests, Horovod or plain MPI.
+
+Bandwidths follow nccl-tests: algbw = size / time, busbw = algbw x 2 (n - 1) / n for n ranks, in GB/s (1e9 bytes).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlbench.errors import InputError
+
+SCHEMA_VERSION = 1
+LARGE_BYTES = 1 << 20
+"""Sizes from here on count for the peak: below, latency decides and caches can flatter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduceRow:
+    """One size. `num_wrong` None means that the result was not verified."""
+
+    size_bytes: int
+    in_place: bool
+    time_us: float
+    algbw_gb_per_s: float
+    busbw_gb_per_s: float
+    num_wrong: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduceTable:
+    """Rows in the order measured. `failure` is None for a good table; else why it is none."""
+
+    backend: str
+    transport: str
+    num_ranks: int
+    hosts: tuple[str, ...]
+    rows: tuple[AllReduceRow, ...]
+    failure: str | None = None
+    notes: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+    """Fusion threshold, cycle time, versions: what the reader must know to compare."""
+
+    @property
+    def average_busbw_gb_per_s(self) -> float | None:
+        """Mean over all sizes and both places, as nccl-tests prints it; small sizes pull it down."""
+        if not self.rows:
+            return None
+        return math.fsum(row.busbw_gb_per_s for row in self.rows) / len(self.rows)
+
+    @property
+    def peak(self) -> AllReduceRow | None:
+        """The row with the highest bus bandwidth among large sizes; the largest size when none is large."""
+        if not self.rows:
+            return None
+        large = [row for row in self.rows if row.size_bytes >= LARGE_BYTES]
+        if large:
+            return max(large, key=lambda row: row.busbw_gb_per_s)
+        return max(self.rows, key=lambda row: row.size_bytes)
+
+
+def bus_factor(num_ranks: int) -> float:
+    """busbw / algbw of an all-reduce. Source: NVIDIA/nccl-tests doc/PERFORMANCE.md, AllReduce."""
+    return 2 * (num_ranks - 1) / num_ranks
+
+
+def row_of_time(
+    size_bytes: int, time_us: float, num_ranks: int, num_wrong: int | None, *, in_place: bool
+) -> AllReduceRow:
+    """A row from a measured time."""
+    algbw = size_bytes / time_us / 1e3
+    return AllReduceRow(
+        size_bytes=size_bytes,
+        in_place=in_place,
+        time_us=time_us,
+        algbw_gb_per_s=algbw,
+        busbw_gb_per_s=algbw * bus_factor(num_ranks),
+        num_wrong=num_wrong,
+    )
+
+
+def fault_of_rows(rows: Sequence[AllReduceRow], num_ranks: int) -> str | None:
+    """Why these rows are no measurement, or None."""
+    if not rows:
+        return "no size was measured"
+    if num_ranks < 2:
+        return f"{num_ranks} rank moves nothing over the fabric"
+    for row in rows:
+        where = f"{row.size_bytes} B"
+        if row.num_wrong:
+            return f"{row.num_wrong} wrong values at {where}, expected 0"
+        if not math.isfinite(row.time_us) or row.time_us <= 0:
+            return f"time {row.time_us:g} us at {where}: zero is not a measurement"
+        if row.size_bytes >= LARGE_BYTES and row.busbw_gb_per_s <= 0:
+            return f"bus bandwidth {row.busbw_gb_per_s:g} GB/s at {where}: zero is not a measurement"
+    return None
+
+
+def dump_table(table: AllReduceTable) -> str:
+    """The table as the JSON of allreduce.json, ending with a newline."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(table)}, indent=1) + "\n"
+
+
+def load_table(path: Path) -> AllReduceTable:
+    """Read allreduce.json. Raises InputError: not this format or version."""
+    try:
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        version = value.pop("schema_version", None)
+        if version != SCHEMA_VERSION:
+            raise InputError(f"{path}: schema_version {version!r}, expected {SCHEMA_VERSION}")
+        rows = tuple(AllReduceRow(**row) for row in value.pop("rows"))
+        hosts, notes = tuple(value.pop("hosts")), tuple(value.pop("notes"))
+        return AllReduceTable(rows=rows, hosts=hosts, notes=notes, **value)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path}: not an all-reduce table of mlbench ({error})") from error
