@@ -41,6 +41,19 @@ from mlbench.worker import processes
 
 
 @runtime_checkable
+class Queued(Protocol):
+    """A launcher that hands a script to a scheduler."""
+
+    def files(self, launch: Launch) -> dict[Path, str]:
+        """Path -> text, to be written before `argv` is run; pure."""
+        ...
+
+    def clock(self, launch: Launch) -> Path:
+        """Appears when the job starts: time in the queue counts for no limit."""
+        ...
+
+
+@runtime_checkable
 class ReachesOtherHosts(Protocol):
     """A launcher whose ranks may outlive it where the supervisor cannot see them."""
 
@@ -110,12 +123,14 @@ def supervise(
     limits: Limits,
     on_poll: Callable[[], None] | None = None,
     poll_s: float = 0.2,
+    clock: Path | None = None,
     afterwards: Sequence[Sequence[str]] = (),
 ) -> Outcome:
     """Run `argv` to its end; nothing of it is alive when this returns, or `Outcome.left` names it.
 
     `environment` is the whole environment; MLBENCH_JOB=`mark` is added. Output goes to `log` (appended). `afterwards`
-    are commands run when the tree is gone, see supervisor_main.Order.
+    are commands run when the tree is gone, `clock` a file from whose appearance the limits count; see
+    supervisor_main.Order.
     """
     order = Order(
         argv=[str(word) for word in argv],
@@ -127,6 +142,7 @@ def supervise(
         no_record_s=limits.no_record_s if limits.watch is not None else None,
         term_grace_s=limits.term_grace_s,
         watch=str(limits.watch) if limits.watch is not None else None,
+        clock=str(clock) if clock is not None else None,
         afterwards=[[str(word) for word in command] for command in afterwards],
     )
     ours, theirs = socket.socketpair()
@@ -149,7 +165,10 @@ def run_launch(
     on_poll: Callable[[], None] | None = None,
     poll_s: float = 0.2,
 ) -> Outcome:
-    """`supervise` for a launcher: its argv, its environment, and its proof that other hosts are clean."""
+    """`supervise` for a launcher: its argv, its environment, its script, and its proof that other hosts are clean."""
+    queued = launcher if isinstance(launcher, Queued) else None
+    for path, text in (queued.files(launch) if queued is not None else {}).items():
+        path.write_text(text, encoding="utf-8")
     return supervise(
         launcher.argv(launch),
         environment=launcher.environment(launch),
@@ -159,6 +178,7 @@ def run_launch(
         limits=Limits(time_s=launch.time_limit_s, no_record_s=no_record_s, term_grace_s=term_grace_s, watch=watch),
         on_poll=on_poll,
         poll_s=poll_s,
+        clock=queued.clock(launch) if queued is not None else None,
         afterwards=launcher.afterwards(launch) if isinstance(launcher, ReachesOtherHosts) else (),
     )
 

@@ -33,14 +33,15 @@ _LAUNCHER_SHARE = 0.5
 _SETTLE_S = 1.0
 """What ends by itself this soon after the launcher (its helpers) is no stray."""
 _TAIL_BYTES = 65536
-_AFTERWARDS_LIMIT_S = 30.0
+_AFTERWARDS_LIMIT_S = 90.0
 _SELECTOR_SIGNAL, _SELECTOR_SOCKET = "signal", "socket"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to start and when to stop it. `afterwards` are commands run side by side once the tree is gone: they end
-    and prove the rest on other hosts; each prints the JSON of worker/processes.py."""
+    """What to start and when to stop it. The limits count from the start, or from when the file `clock` appears (a job
+    waits in a queue). `afterwards` are commands run side by side once the tree is gone: they end and prove the rest on
+    other hosts; each prints the JSON of worker/processes.py, a line for each host."""
 
     argv: list[str]
     environment: dict[str, str]
@@ -51,6 +52,7 @@ class Order:
     no_record_s: float | None
     term_grace_s: float
     watch: str | None
+    clock: str | None
     afterwards: list[list[str]]
 
 
@@ -85,6 +87,10 @@ class Watched:
             self._size = size
             self._grew_at = time.monotonic()
         return time.monotonic() - self._grew_at
+
+    def restart(self) -> None:
+        """Silence counts from now."""
+        self._grew_at = time.monotonic()
 
     def last_line(self) -> str | None:
         """The last whole line with text in it, from the end of the file."""
@@ -186,24 +192,32 @@ class Supervisor:
 
     def _wait(self, began: float) -> None:
         """Returns when the launcher has ended; raises Stop for every other end."""
-        order = self._order
-        deadline = began + order.time_limit_s
+        counting_from = None if self._order.clock is not None else began
         while True:
             self._collect()
             if self._exit_status is not None:
                 return
             if self._orphaned or os.getppid() != self._parent:
                 raise Stop("orphaned")
-            now = time.monotonic()
-            if now >= deadline:
-                raise Stop("timeout")
-            timeout = deadline - now
-            if order.no_record_s is not None:
-                remaining = order.no_record_s - self._watched.silent_s()
-                if remaining <= 0:
-                    raise Stop("no_record")
-                timeout = min(timeout, remaining)
-            self._sleep(min(timeout, _LOOK_INTERVAL_S))
+            if counting_from is None and _exists(self._order.clock):
+                counting_from = time.monotonic()
+                self._watched.restart()
+            remaining = _LOOK_INTERVAL_S
+            if counting_from is not None:
+                remaining = min(remaining, self._remaining_s(counting_from))
+            self._sleep(remaining)
+
+    def _remaining_s(self, counting_from: float) -> float:
+        """Time until the next limit. Raises Stop at it."""
+        remaining = counting_from + self._order.time_limit_s - time.monotonic()
+        if remaining <= 0:
+            raise Stop("timeout")
+        if self._order.no_record_s is not None:
+            until_record = self._order.no_record_s - self._watched.silent_s()
+            if until_record <= 0:
+                raise Stop("no_record")
+            remaining = min(remaining, until_record)
+        return remaining
 
     def _sleep(self, timeout_s: float) -> None:
         """Until a child ends, mlbench says something, or time is over. Raises Stop when mlbench says so or is gone."""
@@ -303,8 +317,12 @@ class Supervisor:
             argv = [str(word) for word in process.args] if isinstance(process.args, list) else []
             try:
                 output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
-                value = json.loads(output)
-                reports.append({key: [str(item) for item in value[key]] for key in ("found", "killed", "left")})
+                values = [json.loads(line) for line in output.splitlines()]
+                reports += [
+                    {key: [str(item) for item in value[key]] for key in ("found", "killed", "left")} for value in values
+                ]
+                if not values:
+                    reports.append(_unproven(argv, f"exit status {process.returncode}"))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
@@ -312,6 +330,10 @@ class Supervisor:
             except (ValueError, KeyError, TypeError):
                 reports.append(_unproven(argv, f"exit status {process.returncode}"))
         return reports
+
+
+def _exists(path: str | None) -> bool:
+    return path is not None and os.path.exists(path)  # noqa: PTH110 - as above
 
 
 def _unproven(argv: list[str], reason: str) -> dict[str, list[str]]:

@@ -1,0 +1,34 @@
+"""What each rank executes: the worker, below its small parent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ISLAND = Path(__file__).resolve().parent.parent / "worker"
+CONTAINER_ROOT = Path("/opt")
+CONTAINER_ISLAND = CONTAINER_ROOT / "mlbench_worker"
+CONTAINER_PYTHON = "python"
+_BARE = ("-I", "-S")
+"""For the helpers of the standard library: no site-packages, so they start in a few hundredths of a second."""
+
+
+def worker_command(python: str, job: Path, rank_log_dir: Path) -> tuple[str, ...]:
+    """The training worker on a bare host. `python` has mxnet and horovod."""
+    worker = (python, str(ISLAND / "start.py"), "__main__", str(job))
+    return parent_command(python, ISLAND, rank_log_dir, worker)
+
+
+def container_worker_command(job: Path, rank_log_dir: Path) -> tuple[str, ...]:
+    """The training worker inside a container, where the island is mounted and PYTHONPATH is `CONTAINER_ROOT`."""
+    worker = (CONTAINER_PYTHON, "-m", CONTAINER_ISLAND.name, str(job))
+    return parent_command(CONTAINER_PYTHON, CONTAINER_ISLAND, rank_log_dir, worker)
+
+
+def parent_command(python: str, island: Path, rank_log_dir: Path, command: tuple[str, ...]) -> tuple[str, ...]:
+    """`command` below the parent that writes its output to `rank_log_dir`/rank_<r>.log."""
+    return (python, *_BARE, str(island / "start.py"), "parent", "--log-dir", str(rank_log_dir), "--", *command)
+
+
+def sweep_command(python: str, mark: str) -> list[str]:
+    """Ends what carries `mark` on the host it runs on and prints what it found, see worker/processes.py."""
+    return [python, *_BARE, str(ISLAND / "processes.py"), mark]
