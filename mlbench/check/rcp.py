@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mlbench.analyse.rcp import RcpBasis, RcpResult, ReferencePoint, prune, rcp_test, reference_point
+from mlbench.analyse.rcp import RcpBasis, RcpResult, ReferencePoint, find_reference, prune, rcp_test, reference_point
 from mlbench.config import Division
 from mlbench.errors import InputError
 
@@ -63,7 +63,9 @@ def reference_points(ruleset: str, benchmark: str = "resnet") -> tuple[Reference
     version = ruleset_version(ruleset)
     if version is None or not benchmark.replace("_", "").isalnum():
         return ()
-    path = _package_folder() / f"training_{'.'.join(map(str, version))}" / f"rcps_{benchmark}.json"
+    path = (
+        mlperf_logging_folder() / "rcp_checker" / f"training_{'.'.join(map(str, version))}" / f"rcps_{benchmark}.json"
+    )
     if not path.is_file():
         return ()
     try:
@@ -81,12 +83,13 @@ def _point(item: dict[str, Any], benchmark: str) -> ReferencePoint:
     return reference_point(int(item["BS"]), epochs, num_runs=NUM_RUNS.get(benchmark, 5))
 
 
-def _package_folder() -> Path:
+def mlperf_logging_folder() -> Path:
+    """Where the installed package lies; it is not imported. Raises InputError when it is not installed."""
     spec = find_spec("mlperf_logging")
     locations = list(spec.submodule_search_locations or ()) if spec is not None else []
     if not locations:
         raise InputError("mlperf_logging is not installed, so no reference points are known; install mlbench again")
-    return Path(locations[0]) / "rcp_checker"
+    return Path(locations[0])
 
 
 @lru_cache(maxsize=64)
@@ -130,8 +133,6 @@ def refusal(result: RcpResult, *, batch_size: int | None, ruleset: str) -> str |
 
 def plan_note(batch_size: int, ruleset: str, benchmark: str = "resnet") -> str | None:
     """What to tell before launch when a batch size has no reference of its own; None when it has one."""
-    from mlbench.analyse.rcp import find_reference
-
     points = pruned_points(ruleset, benchmark)
     basis, reference = find_reference(batch_size, points)
     sizes = ", ".join(str(point.batch_size) for point in points)
