@@ -97,6 +97,8 @@ class ComputeProfile:
     """Ranks a node takes: GPUs, or CPU processes when `device` is cpu."""
     default_gpus: int
     """`gpus` when the user names none."""
+    node_sizes: list[int] = field(default_factory=list)
+    """Accelerators that one node is sold with; another `gpus_per_node` means part-filled nodes."""
     accelerator_model: str | None = None
     accelerator_memory_gb: float | None = None
     accelerator_interconnect: str | None = None

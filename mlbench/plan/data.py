@@ -1,0 +1,95 @@
+"""The data set as the worker reads it: absolute files or s3:// keys, and what reading will need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mlbench.config import AugmentationConfig, Config, DataConfig, Device, Pipeline
+from mlbench.plan.estimate import Rate
+from mlbench.plan.types import DataPlan
+from mlbench.worker.job import Augmentation, Data
+
+
+def plan_data(config: Config, path_given: str, device: Device, threads_per_rank: int, rate: Rate | None) -> DataPlan:
+    """Args: config: with absolute paths. path_given: the folder as the user wrote it."""
+    data = config.data
+    train_rec = _files(data.path, data.train_rec)
+    val_rec = _files(data.path, data.val_rec)
+    distorted = config.benchmark.distortions
+    storage = config.hardware.storage
+    worker = Data(
+        name=data.name,
+        train_rec=train_rec,
+        train_idx=[_index(rec) for rec in train_rec],
+        val_rec=val_rec,
+        val_idx=[_index(rec) for rec in val_rec],
+        num_train=data.num_train,
+        num_val=data.num_val,
+        image_px=data.image_px,
+        mean_rgb=_three(data.mean_rgb),
+        std_rgb=_three(data.std_rgb),
+        augmentation=_augmentation(data.augmentation, distorted),
+        pipeline=_pipeline(data.pipeline, device).value,
+        num_threads=threads_per_rank if data.num_threads is None else data.num_threads,
+        prefetch_batches=data.prefetch_batches,
+        s3_endpoints=list(storage.s3_endpoints) if storage is not None and data.path.startswith("s3://") else [],
+    )
+    mean_bytes = data.mean_image_bytes if data.mean_image_bytes is not None else _mean_bytes(data, train_rec)
+    known = rate is not None and mean_bytes is not None
+    return DataPlan(
+        worker=worker,
+        path_given=path_given,
+        path=data.path,
+        mean_image_bytes=mean_bytes,
+        storage_need_bytes_per_s=rate.samples_per_s * mean_bytes if rate and mean_bytes else None,
+        storage_need_basis=f"{rate.basis} x {mean_bytes:,.0f} bytes a mean image" if known and rate else None,
+    )
+
+
+def _files(folder: str, names: list[str]) -> list[str]:
+    """Each name in the folder; a pattern (`train-*.rec`) stands for the files that match, in order of their names."""
+    found: list[str] = []
+    for name in names:
+        if "*" in name and not folder.startswith("s3://"):
+            matches = sorted(str(path) for path in Path(folder).glob(name))
+            found += matches or [f"{folder}/{name}"]
+        else:
+            found.append(f"{folder.rstrip('/')}/{name}")
+    return found
+
+
+def _index(rec: str) -> str:
+    return f"{rec.removesuffix('.rec')}.idx"
+
+
+def _three(values: list[float]) -> tuple[float, float, float]:
+    red, green, blue = values
+    return (red, green, blue)
+
+
+def _augmentation(value: AugmentationConfig, distorted: bool) -> Augmentation:
+    return Augmentation(
+        random_resized_crop=value.random_resized_crop and distorted,
+        area=(value.area[0], value.area[1]),
+        aspect=(value.aspect[0], value.aspect[1]),
+        max_shift_px=value.max_shift_px if distorted else 0,
+        mirror=value.mirror and distorted,
+        resize_val_px=value.resize_val_px,
+    )
+
+
+def _pipeline(asked: Pipeline, device: Device) -> Pipeline:
+    """`auto`: DALI beside a GPU, where the containers have it; the native pipeline on a CPU."""
+    if asked is not Pipeline.auto:
+        return asked
+    return Pipeline.dali if device is Device.gpu else Pipeline.native
+
+
+def _mean_bytes(data: DataConfig, train_rec: list[str]) -> float | None:
+    """Mean record size from the files, when they are all here."""
+    if data.path.startswith("s3://") or not data.num_train:
+        return None
+    paths = [Path(rec) for rec in train_rec]
+    if not all(path.is_file() for path in paths):
+        return None
+    return sum(path.stat().st_size for path in paths) / data.num_train
