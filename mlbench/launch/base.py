@@ -42,3 +42,8 @@ class Launcher(Protocol):
     def environment(self, launch: Launch) -> dict[str, str]:
         """The whole environment of the launcher process."""
         ...
+
+    def afterwards(self, launch: Launch) -> list[list[str]]:
+        """Commands that end what the launch left on other hosts, and prove it; each prints the JSON of
+        worker/processes.py. Empty when everything runs on this host."""
+        ...

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mlbench.config import RehearsalConfig
 from mlbench.errors import ConfigError, near_miss
+from mlbench.launch import environment
 from mlbench.launch.base import Launch
 
 
@@ -31,9 +32,6 @@ class Fault(Enum):
     low_accuracy = "low_accuracy"
     disk_full = "disk_full"
     torn_line = "torn_line"
-
-
-_PASSED_ON = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 
 
 def fault_named(name: str) -> Fault:
@@ -78,5 +76,7 @@ class RehearsalLauncher:
         return list(launch.command)
 
     def environment(self, launch: Launch) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        return {**kept, **launch.environment, "MLBENCH_JOB": launch.mark}
+        return environment.for_launch(launch, environment.inherited(os.environ))
+
+    def afterwards(self, launch: Launch) -> list[list[str]]:
+        return []

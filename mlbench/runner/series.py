@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlbench.check.finding import Severity
 from mlbench.collect.runfiles import SCHEMA_VERSION, RunSetFile, write_json
@@ -26,6 +26,9 @@ from mlbench.runner.provenance import gather
 from mlbench.runner.stages import load_stage
 from mlbench.runner.storing import Keeper
 from mlbench.runner.verdict import official_verdict
+
+if TYPE_CHECKING:
+    from mlbench.store.tables import RunSet
 
 
 def start_series(
@@ -48,7 +51,7 @@ def start_series(
         plan, folder, now, clock_offsets_s, command_line=command_line, reproduces=reproduces, sweep=sweep
     )
     try:
-        folder.config.write_text(to_yaml(absolute(plan)), encoding="utf-8")
+        folder.config.write_text(to_yaml(plan.config), encoding="utf-8")
         write_json(folder.hosts, {host: dict(facts) for host, facts in hosts.items()})
         write_json(folder.identity, identity)
     except OSError as error:
@@ -59,12 +62,6 @@ def start_series(
     listener(RunSetStarted(folder.run_set, str(folder.path), resumed=False))
     with held(folder):
         return run_stages(plan, folder, identity, listener=listener, stop=stop)
-
-
-def absolute(plan: Plan) -> Config:
-    """The configuration with the paths that the plan resolved, so that it means the same from any folder."""
-    config = plan.config
-    return replace(config, data=replace(config.data, path=plan.data.path), runs_dir=str(plan.runs_dir))
 
 
 def describe(
@@ -154,11 +151,13 @@ def run_stages(
         else:
             official = Official(verdict=None, ruleset=identity.ruleset, reason="the run set is not finished")
         keeper.keep()
+        row = _row(keeper, listener)
+        keeper.close()
     return SeriesResult(
         folder=folder,
         identity=identity,
         reports=reports,
-        row=_row(keeper, listener),
+        row=row,
         official=official,
         num_missing=_num_missing(context),
         interrupted=stop.requested,
@@ -197,7 +196,7 @@ def _note(context: StageContext, stage: Stage, report: StageReport) -> None:
         context.listener(Said(str(error), warning=True))
 
 
-def _row(keeper: Keeper, listener: Listener):  # type: ignore[no-untyped-def]
+def _row(keeper: Keeper, listener: Listener) -> RunSet | None:
     try:
         return keeper.read()
     except MlbenchError as error:

@@ -5,29 +5,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlbench.collect.runfolder import RunFolder
-from mlbench.errors import InputError, StoreError
+from mlbench.errors import MlbenchError
 from mlbench.runner.events import Listener, Said
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from mlbench.store.tables import RunSet
 
 
 class Keeper:
-    """Reads the run set's files into one row and stores it, after each run.
+    """Reads the run set's files into one row and stores it, after each run, in one short transaction.
 
-    `row` is the row as last read. `fault` is why it could not be stored; the files are then the only copy."""
+    `fault` is why it could not be stored the last time; the files are then the only copy."""
 
     def __init__(self, folder: RunFolder, url: str | None, listener: Listener) -> None:
         self._folder = folder
         self._url = url
         self._listener = listener
+        self._engine: Engine | None = None
         self.fault: str | None = None
 
     def keep(self) -> bool:
         """Store what the files say now. False, and said once, when the database does not take it."""
+        from mlbench.store.engine import open_database
+        from mlbench.store.repository import save_run_set
+
         try:
-            self._store()
-        except (StoreError, InputError) as error:
+            if self._engine is None:
+                self._engine = open_database(self._url)
+            save_run_set(self._engine, self.read())
+        except MlbenchError as error:
             self._tell(str(error))
             return False
         self.fault = None
@@ -35,15 +43,14 @@ class Keeper:
 
     def read(self) -> RunSet:
         """The row that the files make. Raises InputError."""
-        from mlbench.ingest.run_set import read_run_set
+        from mlbench.ingest.run_set import read_run_folder
 
-        return read_run_set(self._folder)
+        return read_run_folder(self._folder)
 
-    def _store(self) -> None:
-        from mlbench.store.repository import Repository
-
-        with Repository.open(self._url) as repository:
-            repository.save(self.read())
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
 
     def _tell(self, sentence: str) -> None:
         if self.fault is None:

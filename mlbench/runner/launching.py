@@ -1,0 +1,80 @@
+"""From the plan to something that can be started: job, command of each rank, launcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlbench.collect.runfiles import write_json
+from mlbench.collect.runfolder import AttemptFolder, RunFolder
+from mlbench.config import LauncherName
+from mlbench.launch.base import Launch, Launcher
+from mlbench.launch.rehearsal import RehearsalLauncher, fault_of, rehearsal_command
+from mlbench.plan.jobs import job_for
+from mlbench.plan.types import Plan
+from mlbench.runner.missing import Slot
+from mlbench.worker.job import dump
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An attempt that is ready to start."""
+
+    folder: AttemptFolder
+    launcher: Launcher
+    launch: Launch
+    seed: int
+    cache_clear: bool
+
+
+def job_mark(folder: RunFolder, attempt: AttemptFolder) -> str:
+    """The job's id, and its mark in the environment of every process of it."""
+    return f"{folder.run_set}.{'warmup' if attempt.warmup else 'run'}_{attempt.index}.{attempt.attempt}"
+
+
+def prepare(
+    plan: Plan, run_folder: RunFolder, folder: AttemptFolder, slot: Slot, *, seed: int, cache_clear: bool
+) -> Prepared:
+    """Write job.json and make the launch. Raises OSError."""
+    mark = job_mark(run_folder, folder)
+    job = job_for(plan, folder=folder, seed=seed, cache_clear=cache_clear, job_id=mark)
+    folder.job.write_text(dump(job), encoding="utf-8")
+    launcher, launch = make_launch(plan, folder, mark, warmup=slot.warmup)
+    return Prepared(folder=folder, launcher=launcher, launch=launch, seed=seed, cache_clear=cache_clear)
+
+
+def make_launch(plan: Plan, folder: AttemptFolder, mark: str, *, warmup: bool) -> tuple[Launcher, Launch]:
+    """The launcher of the plan, and what it is to start for the attempt in `folder`."""
+    if plan.config.launcher.name is LauncherName.rehearsal:
+        settings = plan.config.launcher.rehearsal
+        # A warm-up has no number among the runs, so an accident of one run never falls on it.
+        index = -1 if warmup else folder.index
+        command = rehearsal_command(folder.job, settings, fault_of(settings, index=index, attempt=folder.attempt))
+        return RehearsalLauncher(), _launch(plan, folder, mark, command)
+    raise NotImplementedError
+
+
+def _launch(plan: Plan, folder: AttemptFolder, mark: str, command: tuple[str, ...]) -> Launch:
+    return Launch(
+        command=command,
+        num_ranks=plan.num_ranks,
+        hosts=plan.placement.hosts,
+        environment=plan.environment,
+        mark=mark,
+        cwd=folder.path,
+        log=folder.launcher_log,
+        time_limit_s=plan.config.limits.max_minutes * 60,
+    )
+
+
+def clear_cache(plan: Plan, folder: AttemptFolder) -> bool:
+    """Make the page cache cold on every host, and keep what each host proved. True: proven everywhere."""
+    if plan.config.launcher.name is LauncherName.rehearsal:
+        write_json(folder.cache, {"mode": plan.config.cache.value, "cache_clear": False, "hosts": {}})
+        return False
+    raise NotImplementedError
+
+
+def launcher_afterwards(plan: Plan, folder: AttemptFolder, mark: str) -> list[list[str]]:
+    """Commands that end and prove what a launch left on other hosts."""
+    launcher, launch = make_launch(plan, folder, mark, warmup=folder.warmup)
+    return launcher.afterwards(launch)
