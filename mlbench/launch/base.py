@@ -31,9 +31,12 @@ class Launch:
 
 
 class Launcher(Protocol):
-    """`name` is the value of `launcher=`."""
+    """A way to start ranks."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The value of `launcher=`."""
+        ...
 
     def argv(self, launch: Launch) -> list[str]:
         """The exact command line; reads nothing, starts nothing."""

@@ -36,3 +36,7 @@ class LocalLauncher:
 
     def environment(self, launch: Launch) -> dict[str, str]:
         return environment.for_launch(launch, self.own)
+
+    def afterwards(self, launch: Launch) -> list[list[str]]:
+        """Nothing: every rank is on this host, below the supervisor."""
+        return []

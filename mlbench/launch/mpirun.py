@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from mlbench.launch import environment
 from mlbench.launch.base import Launch
 from mlbench.launch.command import sweep_command
-from mlbench.launch.hostlist import host_argument
+from mlbench.plan.types import Host
 
 
 class Binding(Enum):
@@ -33,6 +33,11 @@ def remote_agent(rsh_agent: str | None, timeout_s: float) -> tuple[str, ...]:
         return tuple(shlex.split(rsh_agent))
     limit = f"ConnectTimeout={max(1, round(timeout_s))}"
     return ("ssh", "-o", "BatchMode=yes", "-o", limit, "-o", "ServerAliveInterval=15")
+
+
+def host_argument(hosts: Sequence[Host]) -> str:
+    """As mpirun takes it: `a:5,b:4`."""
+    return ",".join(f"{host.name}:{host.slots}" for host in hosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,7 @@ _KILL_AFTER_S = 5.0
 _LATE_FILE_S = 5.0
 """A shared file system may show the status file this much later."""
 _ENDED = frozenset(
-    ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED")
-    + ("REVOKED", "TIMEOUT")
+    ("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT").split()  # noqa: SIM905
 )
 _STATUS_UNKNOWN = 1
 

@@ -53,15 +53,6 @@ class Queued(Protocol):
         ...
 
 
-@runtime_checkable
-class ReachesOtherHosts(Protocol):
-    """A launcher whose ranks may outlive it where the supervisor cannot see them."""
-
-    def afterwards(self, launch: Launch) -> list[list[str]]:
-        """Commands that end what is left of `launch` there and prove it, one JSON report each; pure."""
-        ...
-
-
 class EndedBy(Enum):
     """Why the launch is over."""
 
@@ -179,7 +170,7 @@ def run_launch(
         on_poll=on_poll,
         poll_s=poll_s,
         clock=queued.clock(launch) if queued is not None else None,
-        afterwards=launcher.afterwards(launch) if isinstance(launcher, ReachesOtherHosts) else (),
+        afterwards=launcher.afterwards(launch),
     )
 
 

@@ -1,0 +1,246 @@
+"""`container=docker|enroot|apptainer`: each rank's command in a container, around any launcher.
+
+    contained = container.wrap(launch)        # what each rank executes instead of launch.command
+
+Mounted are the folders that `Launch.mounts` names (data, runs) and, read-only, the worker island and mlperf_logging's
+own package below /opt; nothing else of the host. Pure: no engine is asked anything. `probe` is the command that asks
+the image for its versions, before anything runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mlbench.errors import ConfigError
+from mlbench.launch.base import Launch
+from mlbench.launch.command import CONTAINER_ISLAND, CONTAINER_PYTHON, CONTAINER_ROOT, ISLAND
+from mlbench.worker.processes import MARK_VARIABLE
+
+Mount = tuple[Path, Path, bool]
+"""(host path, container path, read only)."""
+
+_OLDEST_IMAGE = (21, 5)
+_NGC_IMAGE = re.compile(r"/nvidia/mxnet[:+](?P<year>\d{2})\.(?P<month>\d{2})-py3")
+_DIGEST = re.compile(r"^sha256:[0-9a-f]{64}$")
+
+# What tells a process which rank it is, and how it finds the others. Docker and enroot pass no variable that is not
+# named; apptainer passes all there are.
+RANK_VARIABLES = (
+    *("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK"),
+    *("HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS", "HOROVOD_GLOO_IFACE"),
+    *("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "NCCL_SOCKET_IFNAME"),
+    *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    *("OMPI_COMM_WORLD_NODE_RANK", "OMPI_UNIVERSE_SIZE", "OMPI_NUM_APP_CTX", "OMPI_FIRST_RANKS"),
+    *("OMPI_APP_CTX_NUM_PROCS", "OMPI_MCA_pmix", "OMPI_MCA_ess", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_ess_base_vpid"),
+    *("OMPI_MCA_orte_ess_num_procs", "OMPI_MCA_orte_ess_node_rank", "OMPI_MCA_orte_num_nodes"),
+    *("OMPI_MCA_orte_app_num", "OMPI_MCA_orte_hnp_uri", "OMPI_MCA_orte_local_daemon_uri", "OMPI_MCA_orte_launch"),
+    *("OMPI_MCA_orte_bound_at_launch", "OMPI_MCA_orte_precondition_transports", "OMPI_MCA_shmem_RUNTIME_QUERY_hint"),
+    *("PMIX_NAMESPACE", "PMIX_RANK", "PMIX_ID", "PMIX_VERSION", "PMIX_HOSTNAME", "PMIX_SECURITY_MODE"),
+    *("PMIX_BFROP_BUFFER_TYPE", "PMIX_GDS_MODULE", "PMIX_MCA_gds", "PMIX_SERVER_URI2", "PMIX_SERVER_URI21"),
+    *("PMIX_SERVER_URI3", "PMIX_SERVER_URI4", "PMIX_SERVER_URI41"),
+    *("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+
+# The PMIx server keeps its data in files of the host, which a container does not see; `hash` hands them over by socket.
+MPI_ENVIRONMENT = {"PMIX_MCA_gds": "hash"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """`name` as the engine takes it; `digest` is `sha256:...` or None."""
+
+    name: str
+    digest: str | None = None
+
+    @property
+    def reference(self) -> str:
+        return self.name if self.digest is None else f"{self.name}@{self.digest}"
+
+
+def check_image(image: Image) -> None:
+    """Refuse what cannot run the worker. Raises ConfigError."""
+    if image.digest is not None and not _DIGEST.match(image.digest):
+        raise ConfigError(f"container.digest: found {image.digest!r}, expected sha256: and 64 hexadecimal digits")
+    match = _NGC_IMAGE.search(image.name.replace("#", "/"))
+    if match is not None and (int(match["year"]), int(match["month"])) < _OLDEST_IMAGE:
+        raise ConfigError(
+            f"container.image {image.name}: its Python is 3.6, as in every NGC MXNet image before 2021, and the worker "
+            f"needs 3.8; take nvcr.io/nvidia/mxnet:21.05-py3 or later"
+        )
+
+
+class Container(Protocol):
+    """A container engine."""
+
+    @property
+    def name(self) -> str:
+        """The value of `container=`."""
+        ...
+
+    def wrap(self, launch: Launch) -> tuple[str, ...]:
+        """What each rank executes so that `launch.command` runs inside."""
+        ...
+
+    def probe(self, program: Sequence[str]) -> list[str]:
+        """The command that runs `program` inside, on one host, without data."""
+        ...
+
+
+def worker_mounts(mlperf_logging: Path | None) -> tuple[Mount, ...]:
+    """The island, and the orchestrator's copy of mlperf_logging, whose mllog is standard library only."""
+    island = (ISLAND, CONTAINER_ISLAND, True)
+    if mlperf_logging is None:
+        return (island,)
+    return (island, (mlperf_logging, CONTAINER_ROOT / "mlperf_logging", True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """`mounts` are those of every container; `user` is `uid:gid`; `devices` are device files to hand through."""
+
+    image: Image
+    gpus: bool
+    user: str
+    mounts: tuple[Mount, ...]
+    devices: tuple[str, ...] = ()
+    limits: tuple[str, ...] = field(default=("memlock=-1", "stack=67108864"))
+    """RDMA pins memory; MXNet's threads need deep stacks."""
+
+    def all_mounts(self, launch: Launch) -> tuple[Mount, ...]:
+        return (*launch.mounts, *self.mounts)
+
+    def variables(self, launch: Launch) -> list[str]:
+        """Names, sorted, that go inside: set by mlbench, and by the launcher for each rank."""
+        return sorted({*launch.environment, MARK_VARIABLE, *RANK_VARIABLES})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Docker:
+    common: Common
+    name: str = "docker"
+
+    def wrap(self, launch: Launch) -> tuple[str, ...]:
+        words = [*self._run(), "--label", f"mlbench.job={launch.mark}", "--workdir", str(launch.cwd)]
+        for mount in self.common.all_mounts(launch):
+            words += ["--volume", _colons(mount)]
+        for name in self.common.variables(launch):
+            words += ["--env", name]
+        return (*words, self.common.image.reference, *launch.command)
+
+    def probe(self, program: Sequence[str]) -> list[str]:
+        return [*self._run(), self.common.image.reference, *program]
+
+    def _run(self) -> list[str]:
+        # --ipc=host: ranks share memory with each other (NCCL, MPI); --init reaps what a rank leaves behind.
+        words = ["docker", "run", "--rm", "--init", "--network=host", "--ipc=host"]
+        for limit in self.common.limits:
+            words += ["--ulimit", limit]
+        if self.common.gpus:
+            words += ["--gpus", "all"]
+        for device in self.common.devices:
+            words += ["--device", device]
+        # The entry point of NGC images prints a banner; the command is executed as it stands.
+        return [*words, "--user", self.common.user, "--env", f"PYTHONPATH={CONTAINER_ROOT}", "--entrypoint", ""]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apptainer:
+    common: Common
+    name: str = "apptainer"
+
+    def wrap(self, launch: Launch) -> tuple[str, ...]:
+        words = [*self._exec(), "--pwd", str(launch.cwd)]
+        for mount in self.common.all_mounts(launch):
+            words += ["--bind", _colons(mount)]
+        for device in self.common.devices:
+            words += ["--bind", device]
+        return (*words, self._image(), *launch.command)
+
+    def probe(self, program: Sequence[str]) -> list[str]:
+        return [*self._exec(), self._image(), *program]
+
+    def _exec(self) -> list[str]:
+        # --contain keeps home, /tmp and the current folder of the host out.
+        words = ["apptainer", "exec", "--contain", "--no-home"]
+        if self.common.gpus:
+            words.append("--nv")
+        return [*words, "--env", f"PYTHONPATH={CONTAINER_ROOT}"]
+
+    def _image(self) -> str:
+        reference = self.common.image.reference
+        is_file = reference.startswith(("/", "./", "../")) or reference.endswith(".sif")
+        return reference if is_file or "://" in reference else f"docker://{reference}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enroot:
+    """enroot starts an imported image: a .sqsh file, or the name of a container made from one."""
+
+    common: Common
+    name: str = "enroot"
+
+    def wrap(self, launch: Launch) -> tuple[str, ...]:
+        words = self._start()
+        for source, target, read_only in self.common.all_mounts(launch):
+            options = "x-create=dir,bind,ro" if read_only else "x-create=dir,bind"
+            words += ["--mount", f"{source}:{target}:none:{options}"]
+        for name in self.common.variables(launch):
+            words += ["--env", name]
+        # enroot has no working-directory option.
+        change = ("sh", "-c", 'cd "$0" && exec "$@"', str(launch.cwd))
+        return (*words, self.common.image.name, *change, *launch.command)
+
+    def probe(self, program: Sequence[str]) -> list[str]:
+        return [*self._start(), self.common.image.name, *program]
+
+    def _start(self) -> list[str]:
+        words = ["enroot", "start", "--env", f"PYTHONPATH={CONTAINER_ROOT}"]
+        for device in self.common.devices:
+            words += ["--mount", f"{device}:{device}:none:x-create=auto,bind"]
+        return [*words, "--env", f"NVIDIA_VISIBLE_DEVICES={'all' if self.common.gpus else 'void'}"]
+
+
+def check_enroot_image(image: Image) -> None:
+    """Raises ConfigError for a name in a registry, which enroot has to import first."""
+    if "/" in image.name and not image.name.endswith(".sqsh"):
+        source = image.name.replace("/", "#", 1) if "." in image.name.partition("/")[0] else image.name
+        tag = f"@{image.digest}" if image.digest else ""
+        raise ConfigError(
+            f"container.image {image.name}: enroot starts an imported image; run "
+            f"`enroot import -o mxnet.sqsh docker://{source}{tag}` and say container.image=/path/of/mxnet.sqsh"
+        )
+
+
+def _colons(mount: Mount) -> str:
+    source, target, read_only = mount
+    return f"{source}:{target}:{'ro' if read_only else 'rw'}"
+
+
+# Printed by the probe inside the image, one JSON object.
+PROBE_PROGRAM = """
+import json, sys
+versions = {"python": "%d.%d.%d" % sys.version_info[:3]}
+for name in ("numpy", "mxnet", "horovod"):
+    try:
+        versions[name] = __import__(name).__version__
+    except Exception as error:
+        versions[name] = None
+        versions[name + "_error"] = str(error)[:200]
+print(json.dumps(versions))
+"""
+
+
+def probe_argv(container: Container) -> list[str]:
+    """The command whose output `check_versions` reads."""
+    return container.probe([CONTAINER_PYTHON, "-c", PROBE_PROGRAM])
+
+
+def digest_argv(container: Container, image: Image) -> list[str] | None:
+    """The command that prints the digest of the image as it lies here, None where the engine keeps none."""
+    if container.name == "docker":
+        return ["docker", "image", "inspect", "--format", "{{index .RepoDigests 0}}", image.name]
+    return None
