@@ -20,9 +20,10 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
 
+from mlbench.collect.safety import mask_url
 from mlbench.errors import StoreError
 from mlbench.store import locks, schema
-from mlbench.store.url import mask_url, resolve_url, sqlite_path
+from mlbench.store.url import resolve_url, sqlite_path
 
 BUSY_TIMEOUT_S = 30.0
 RETRY_LIMIT_S = 60.0

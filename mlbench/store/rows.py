@@ -81,10 +81,15 @@ class _Cleaner:
             self.changes.append(f"{where}: {value} is no number and is stored as not known")
             return None
         if isinstance(value, Mapping):
-            return {storable_text(str(key)): self._value(item, f"{where}.{key}") for key, item in value.items()}
+            return {storable_text(str(key)): self._inside(item, f"{where}.{key}") for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._value(item, where) for item in value]
+            return [self._inside(item, where) for item in value]
         return value
+
+    def _inside(self, value: Any, where: str) -> Any:
+        """A value inside JSON, which knows numbers, texts, lists and objects; all else becomes text."""
+        known = value is None or isinstance(value, str | int | float | Mapping | list | tuple)
+        return self._value(value if known else str(value), where)
 
 
 def build_rows(run_set: RunSet) -> RunSetRows:

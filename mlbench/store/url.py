@@ -13,17 +13,14 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
+from mlbench.collect.safety import mask_url
 from mlbench.errors import ConfigError
 
 ENVIRONMENT = "MLBENCH_DB_URL"
 HOME = "MLBENCH_HOME"
 MEMORY = "sqlite://"
-MASK = "***"
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+]*)://")
-# The password ends at the last @ before the host, because people leave an @ in it unescaped.
-_USER_PASSWORD = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+]*://[^:/?#@\s]*:)(?P<password>[^/\s]+)(?=@)")
-_QUERY_PASSWORD = re.compile(r"(?P<head>[?&](?:password|sslpassword|passfile)=)(?P<password>[^&\s]+)", re.IGNORECASE)
 
 
 def resolve_url(given: str | None) -> str:
@@ -56,12 +53,6 @@ def sqlite_path(url: str) -> Path | None:
     if not url.startswith("sqlite:///"):
         return None
     return Path(unquote(url.removeprefix("sqlite:///")))
-
-
-def mask_url(text: str) -> str:
-    """The text with every password in a URL replaced by ***."""
-    masked = _USER_PASSWORD.sub(rf"\g<head>{MASK}", text)
-    return _QUERY_PASSWORD.sub(rf"\g<head>{MASK}", masked)
 
 
 def storable_url(url: str | None) -> str | None:
