@@ -8,7 +8,7 @@ ISLAND = Path(__file__).resolve().parent.parent / "worker"
 CONTAINER_ROOT = Path("/opt")
 CONTAINER_ISLAND = CONTAINER_ROOT / "mlbench_worker"
 CONTAINER_PYTHON = "python"
-_BARE = ("-I", "-S")
+BARE = ("-I", "-S")
 """For the helpers of the standard library: no site-packages, so they start in a few hundredths of a second."""
 
 
@@ -26,9 +26,9 @@ def container_worker_command(job: Path, rank_log_dir: Path) -> tuple[str, ...]:
 
 def parent_command(python: str, island: Path, rank_log_dir: Path, command: tuple[str, ...]) -> tuple[str, ...]:
     """`command` below the parent that writes its output to `rank_log_dir`/rank_<r>.log."""
-    return (python, *_BARE, str(island / "start.py"), "parent", "--log-dir", str(rank_log_dir), "--", *command)
+    return (python, *BARE, str(island / "start.py"), "parent", "--log-dir", str(rank_log_dir), "--", *command)
 
 
 def sweep_command(python: str, mark: str) -> list[str]:
     """Ends what carries `mark` on the host it runs on and prints what it found, see worker/processes.py."""
-    return [python, *_BARE, str(ISLAND / "processes.py"), mark]
+    return [python, *BARE, str(ISLAND / "processes.py"), mark]

@@ -15,6 +15,7 @@ from mlbench.config import RehearsalConfig
 from mlbench.errors import ConfigError, near_miss
 from mlbench.launch import environment
 from mlbench.launch.base import Launch
+from mlbench.launch.command import BARE, ISLAND
 
 
 class Fault(Enum):
@@ -45,10 +46,10 @@ def fault_named(name: str) -> Fault:
         ) from None
 
 
-def fault_of(settings: RehearsalConfig, *, index: int, attempt: int) -> Fault:
+def fault_of(settings: RehearsalConfig, *, index: int, attempt: int, warmup: bool) -> Fault:
     """The accident of one attempt. A run fails in its first attempt only, so that a resumed run set can end well;
-    `fault_in_run=-1` means every run."""
-    if attempt > 0 or settings.fault_in_run not in (-1, index):
+    `fault_in_run=-1` means every run. Warm-ups never fail."""
+    if warmup or attempt > 0 or settings.fault_in_run not in (-1, index):
         return Fault.none
     return fault_named(settings.fault)
 
@@ -57,8 +58,9 @@ def rehearsal_command(job: Path, settings: RehearsalConfig, fault: Fault) -> tup
     """What is started in place of the training worker."""
     return (
         sys.executable,
-        "-m",
-        "mlbench.worker.rehearsal",
+        *BARE,
+        str(ISLAND / "start.py"),
+        "rehearsal",
         str(job),
         "--seconds",
         str(settings.seconds_per_run),

@@ -58,7 +58,7 @@ def run_attempt(context: StageContext, slot: Slot, seed: int) -> Finished:
     try:
         folder.path.mkdir(parents=True)
         cache_clear = clear_cache(context.plan, folder)
-        prepared = prepare(context.plan, context.folder, folder, slot, seed=seed, cache_clear=cache_clear)
+        prepared = prepare(context.plan, context.folder, folder, seed=seed, cache_clear=cache_clear)
         launched_at = datetime.now(UTC)
         outcome, progress = _launch(context, prepared)
         record = _record(context, prepared, outcome, launched_at)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlbench.collect.runfiles import write_json
 from mlbench.collect.runfolder import AttemptFolder, RunFolder
 from mlbench.config import LauncherName
+from mlbench.launch import factory
 from mlbench.launch.base import Launch, Launcher
-from mlbench.launch.rehearsal import RehearsalLauncher, fault_of, rehearsal_command
+from mlbench.launch.factory import make_container, make_launcher
+from mlbench.launch.rehearsal import fault_of, rehearsal_command
 from mlbench.plan.jobs import job_for
 from mlbench.plan.types import Plan
-from mlbench.runner.missing import Slot
 from mlbench.worker.job import dump
 
 
@@ -31,39 +32,25 @@ def job_mark(folder: RunFolder, attempt: AttemptFolder) -> str:
     return f"{folder.run_set}.{'warmup' if attempt.warmup else 'run'}_{attempt.index}.{attempt.attempt}"
 
 
-def prepare(
-    plan: Plan, run_folder: RunFolder, folder: AttemptFolder, slot: Slot, *, seed: int, cache_clear: bool
-) -> Prepared:
+def prepare(plan: Plan, run_folder: RunFolder, folder: AttemptFolder, *, seed: int, cache_clear: bool) -> Prepared:
     """Write job.json and make the launch. Raises OSError."""
     mark = job_mark(run_folder, folder)
     job = job_for(plan, folder=folder, seed=seed, cache_clear=cache_clear, job_id=mark)
     folder.job.write_text(dump(job), encoding="utf-8")
-    launcher, launch = make_launch(plan, folder, mark, warmup=slot.warmup)
+    launcher, launch = make_launch(plan, folder, mark)
     return Prepared(folder=folder, launcher=launcher, launch=launch, seed=seed, cache_clear=cache_clear)
 
 
-def make_launch(plan: Plan, folder: AttemptFolder, mark: str, *, warmup: bool) -> tuple[Launcher, Launch]:
+def make_launch(plan: Plan, folder: AttemptFolder, mark: str) -> tuple[Launcher, Launch]:
     """The launcher of the plan, and what it is to start for the attempt in `folder`."""
-    if plan.config.launcher.name is LauncherName.rehearsal:
-        settings = plan.config.launcher.rehearsal
-        # A warm-up has no number among the runs, so an accident of one run never falls on it.
-        index = -1 if warmup else folder.index
-        command = rehearsal_command(folder.job, settings, fault_of(settings, index=index, attempt=folder.attempt))
-        return RehearsalLauncher(), _launch(plan, folder, mark, command)
-    raise NotImplementedError
-
-
-def _launch(plan: Plan, folder: AttemptFolder, mark: str, command: tuple[str, ...]) -> Launch:
-    return Launch(
-        command=command,
-        num_ranks=plan.num_ranks,
-        hosts=plan.placement.hosts,
-        environment=plan.environment,
-        mark=mark,
-        cwd=folder.path,
-        log=folder.launcher_log,
-        time_limit_s=plan.config.limits.max_minutes * 60,
-    )
+    launcher = make_launcher(plan)
+    attempt = factory.Attempt(job=folder.job, rank_log_dir=folder.path, log=folder.launcher_log, mark=mark)
+    launch = factory.make_launch(plan, make_container(plan), attempt)
+    if plan.config.launcher.name is not LauncherName.rehearsal:
+        return launcher, launch
+    settings = plan.config.launcher.rehearsal
+    fault = fault_of(settings, index=folder.index, attempt=folder.attempt, warmup=folder.warmup)
+    return launcher, replace(launch, command=rehearsal_command(folder.job, settings, fault))
 
 
 def clear_cache(plan: Plan, folder: AttemptFolder) -> bool:
@@ -76,5 +63,5 @@ def clear_cache(plan: Plan, folder: AttemptFolder) -> bool:
 
 def launcher_afterwards(plan: Plan, folder: AttemptFolder, mark: str) -> list[list[str]]:
     """Commands that end and prove what a launch left on other hosts."""
-    launcher, launch = make_launch(plan, folder, mark, warmup=folder.warmup)
+    launcher, launch = make_launch(plan, folder, mark)
     return launcher.afterwards(launch)

@@ -1,6 +1,6 @@
 """The rehearsal worker: a training log of the true form without any training, for trying a whole run set in seconds.
 
-    python -m mlbench.worker.rehearsal job.json --seconds 0.2 --epochs 35 [--fault NAME]
+    python -I -S start.py rehearsal job.json --seconds 0.2 --epochs 35 [--fault NAME]
 
 Settings come from the job, times from the real clock, the accuracy curve from nowhere: so the first record says
 `rehearsal: true`, and nothing that reads the log may score or package it. One process plays every rank; each rank's
@@ -235,7 +235,7 @@ def run(job: Job, seconds: float, num_epochs: int, fault: str) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="mlbench.worker.rehearsal")
+    parser = argparse.ArgumentParser(prog="rehearsal")
     parser.add_argument("job")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--epochs", type=int, required=True)

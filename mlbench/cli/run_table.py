@@ -1,0 +1,267 @@
+"""What stands at the end of a run set: the runs, the score with its formula, the verdict, what to do next."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mlbench.analyse.scaling import ScalingRow
+from mlbench.check.finding import Verdict
+from mlbench.config import Stage
+from mlbench.runner.outcome import Official, SeriesResult
+from mlbench.runner.reproduce import Reproduction, counted_runs
+
+if TYPE_CHECKING:
+    from mlbench.store.tables import Run, RunSet
+
+_COLUMNS = (
+    ("run", 3),
+    ("time, s", 8),
+    ("epochs", 6),
+    ("accuracy", 8),
+    ("samples/s", 9),
+    ("epoch 1", 9),
+    ("seed", 10),
+    ("status", 13),
+)
+"""Title and width; with two spaces between they fill 80 columns."""
+_LABEL = 13
+
+
+def result_text(result: SeriesResult, *, shown_path: str) -> str:
+    """The whole closing text without its last line; every line fits 80 columns, long paths and reasons apart."""
+    identity = result.identity
+    lines = ["", f"{identity.benchmark}, {_size(result)}, {identity.division} division, ruleset {identity.ruleset}"]
+    if identity.rehearsal:
+        lines.append("REHEARSAL: nothing was trained; no number below is a result")
+    if result.row is not None:
+        if Stage.train in result.reports:
+            lines += ["", *run_lines(result.row), "", *score_lines(result.row, result)]
+        lines += _other_stages(result)
+    lines.append(_labelled("Compliance", official_text(result.official)))
+    lines.append(_labelled("Files", shown_path))
+    if result.store_fault is not None:
+        lines.append(_labelled("Database", "not stored; `mlbench db rebuild` loads the files"))
+    if result.differences:
+        lines.append(_labelled("Differs", f"{len(result.differences)} facts, accepted by --force and recorded"))
+    lines += [_labelled("Next" if number == 0 else "", text) for number, text in enumerate(next_steps(result))]
+    return "\n".join(lines)
+
+
+def run_lines(row: RunSet) -> list[str]:
+    """The table of the runs: warm-ups first, each repetition with the attempt that counts."""
+    counted = counted_runs(row)
+    warmups = [run for run in row.runs if run.warmup]
+    lines = [_cells([title for title, _ in _COLUMNS])]
+    lines += [_run_line(run) for run in [*warmups, *counted]]
+    num_others = len(row.runs) - len(counted) - len(warmups)
+    if num_others:
+        lines.append(f"({num_others} earlier attempts are kept in the files and shown by `mlbench results show`)")
+    return lines
+
+
+def _run_line(run: Run) -> str:
+    return _cells(
+        [
+            f"w{run.index}" if run.warmup else str(run.index),
+            _number(run.time_to_train_s, ".2f"),
+            _number(run.epochs, "g"),
+            _number(run.final_accuracy, ".4f"),
+            _number(run.samples_per_s, ".1f"),
+            _number(run.samples_per_s_first_epoch, ".1f"),
+            _number(run.seed, "d"),
+            _status(run),
+        ]
+    )
+
+
+def _status(run: Run) -> str:
+    if run.warmup:
+        return "warm-up"
+    if run.status == "success":
+        return "converged" if run.converged else "not converged"
+    return run.status
+
+
+def _cells(texts: Sequence[str]) -> str:
+    padded = [
+        text.ljust(width) if title == "status" else text.rjust(width)
+        for text, (title, width) in zip(texts, _COLUMNS, strict=True)
+    ]
+    return "  ".join(padded).rstrip()
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def score_lines(row: RunSet, result: SeriesResult) -> list[str]:
+    """Mean with formula and counts, spread, score or why there is none."""
+    asked = row.repeats_asked if row.repeats_asked is not None else result.identity.repeats
+    good = f"{row.num_converged} converged of {asked} asked"
+    lines = []
+    if row.olympic_mean_s is not None:
+        kept = row.num_runs - 2
+        formula = f"mean of {kept} of {row.num_runs}, fastest and slowest dropped; {good}"
+        lines += [_labelled("Olympic mean", f"{row.olympic_mean_s:.3f} s"), _labelled("", formula)]
+    elif row.mean_s is not None:
+        lines.append(_labelled("Mean", f"{row.mean_s:.3f} s over the converged runs; {good}"))
+    elif result.identity.benchmark_kind == "train":
+        lines.append(_labelled("Mean", f"none; {good}"))
+    if row.min_s is not None and row.max_s is not None:
+        cv = "" if row.cv is None else f", coefficient of variation {row.cv * 100:.2f} %"
+        lines.append(_labelled("Spread", f"{row.min_s:.2f} to {row.max_s:.2f} s{cv}"))
+    if row.samples_per_s is not None:
+        first = _number(row.samples_per_s_first_epoch, ".1f")
+        lines.append(_labelled("Throughput", f"{row.samples_per_s:.1f} samples/s, {first} in the first epoch"))
+    lines.append(_labelled("Score", _score(row)))
+    return lines
+
+
+def _score(row: RunSet) -> str:
+    if row.score_status == "valid" and row.score_s is not None:
+        factor = f" (x {row.rcp_factor:.6g} by reference convergence)" if (row.rcp_factor or 0) > 1 else ""
+        reason = f"; {row.score_reason}" if row.score_reason else ""
+        return f"{row.score_s:.3f} s, valid{factor}{reason}"
+    if row.score_status == "invalid":
+        return f"none, invalid: {row.score_reason}"
+    return f"raw, not a score: {row.score_reason}"
+
+
+def official_text(official: Official) -> str:
+    """`compliant with ruleset 4.0.0 (official checker)`, or why it was not checked."""
+    if official.verdict is None:
+        return f"not checked: {official.reason}"
+    if official.verdict is Verdict.compliant:
+        return f"compliant with ruleset {official.ruleset}, says the official checker"
+    bad = [finding for finding in official.findings if finding.status.value == "fail"]
+    first = f": {bad[0].file}: {bad[0].found}" if bad else ""
+    return f"NOT compliant with ruleset {official.ruleset}, {len(bad)} findings{first}"
+
+
+def next_steps(result: SeriesResult) -> list[str]:
+    """Commands that make sense now."""
+    name = result.identity.run_set
+    if result.num_missing:
+        return [f"mlbench resume {name}"]
+    steps = [f"mlbench results show {name}"]
+    if not result.identity.rehearsal:
+        steps.append(f"mlbench report {name} --out report")
+    return steps
+
+
+def _other_stages(result: SeriesResult) -> list[str]:
+    return [
+        _labelled(stage.value, f"{report.state.value.replace('_', ' ')}: {report.text}")
+        for stage, report in result.reports.items()
+        if stage is not Stage.train
+    ]
+
+
+def _size(result: SeriesResult) -> str:
+    identity = result.identity
+    what = f"{identity.num_accelerators} GPUs" if identity.num_accelerators else f"{identity.num_ranks} CPU ranks"
+    nodes = "" if identity.num_nodes == 1 else f" on {identity.num_nodes} nodes"
+    return f"{what}{nodes}, global batch {identity.global_batch_size}"
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"{label:<{_LABEL}} {text}"
+
+
+def scaling_lines(rows: Sequence[ScalingRow]) -> list[str]:
+    """The scaling table of a sweep, against the smallest point."""
+    titles = ("ranks", "samples/s", "epoch 1", "speed-up", "efficiency", "time, s", "time speed-up")
+    widths = (6, 10, 10, 8, 10, 10, 13)
+    lines = ["Scaling against the smallest point (efficiency = speed-up / growth in ranks):"]
+    lines.append("  ".join(title.rjust(width) for title, width in zip(titles, widths, strict=True)))
+    for row in rows:
+        cells = (
+            str(row.point.num_ranks),
+            _number(row.point.samples_per_s, ".1f"),
+            _number(row.point.samples_per_s_first_epoch, ".1f"),
+            _number(row.speedup, ".2f"),
+            "-" if row.efficiency is None else f"{row.efficiency * 100:.1f} %",
+            _number(row.point.time_to_train_s, ".2f"),
+            _number(row.time_speedup, ".2f"),
+        )
+        lines.append("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
+    return lines
+
+
+def reproduction_lines(reproduction: Reproduction) -> list[str]:
+    lines = [_labelled("Reproduced", reproduction.sentence)]
+    if reproduction.differences:
+        lines.append(_labelled("Differs", f"{len(reproduction.differences)} facts:"))
+        lines += [_labelled("", text) for text in reproduction.differences]
+    else:
+        lines.append(_labelled("Differs", "nothing in software, hardware or environment"))
+    return lines
+
+
+def result_json(result: SeriesResult) -> dict[str, Any]:
+    """The keys of `results show --json`, with what only the runner knows beside them."""
+    from mlbench.store.summary import summary_of
+
+    row = result.row
+    summary: dict[str, Any] = {"run_set": result.identity.run_set} if row is None else summary_of(row).as_json()
+    official = result.official
+    return {
+        **summary,
+        "runs": [] if row is None else [_run_json(run) for run in row.runs if not run.warmup],
+        "warmups": [] if row is None else [_run_json(run) for run in row.runs if run.warmup],
+        "olympic_mean_s": None if row is None else row.olympic_mean_s,
+        "scaling_factor": None if row is None else row.scaling_factor,
+        "rcp_factor": None if row is None else row.rcp_factor,
+        "rehearsal": result.identity.rehearsal,
+        "path": str(result.folder.path),
+        "stages": {
+            stage.value: {"state": report.state.value, "text": report.text} for stage, report in result.reports.items()
+        },
+        "official": {
+            "verdict": None if official.verdict is None else official.verdict.value,
+            "ruleset": official.ruleset,
+            "reason": official.reason,
+            "findings": [_finding_json(dataclasses.asdict(finding)) for finding in official.findings],
+        },
+        "num_missing": result.num_missing,
+        "interrupted": result.interrupted,
+        "stored": result.store_fault is None,
+        "exit_status": result.exit_status,
+        "last_line": result.last_line,
+    }
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    names = ("index", "attempt", "status", "converged", "time_to_train_s", "epochs", "final_accuracy", "seed")
+    rates = ("samples_per_s", "samples_per_s_first_epoch")
+    return {name: getattr(run, name) for name in (*names, *rates)} | {
+        "status_reason": run.status_reason,
+        "exit_status": run.exit_status,
+    }
+
+
+def _finding_json(finding: dict[str, Any]) -> dict[str, Any]:
+    return finding | {"status": finding["status"].value, "severity": finding["severity"].value}
+
+
+def scaling_json(rows: Sequence[ScalingRow]) -> list[dict[str, Any]]:
+    return [
+        dataclasses.asdict(row.point)
+        | {
+            "speedup": row.speedup,
+            "efficiency": row.efficiency,
+            "efficiency_first_epoch": row.efficiency_first_epoch,
+            "time_speedup": row.time_speedup,
+        }
+        for row in rows
+    ]
+
+
+def reproduction_json(reproduction: Reproduction) -> dict[str, Any]:
+    return dataclasses.asdict(reproduction) | {
+        "verdict": reproduction.verdict.value,
+        "differences": list(reproduction.differences),
+        "sentence": reproduction.sentence,
+    }
