@@ -125,9 +125,9 @@ def score_run_set(
         olympic_s = mean if math.isfinite(mean) else None
 
     reasons = list(raw_reasons)
-    if num_asked is None:
-        reasons.append("the rules that ask for a number of runs are not known")
-    elif len(times_s) != num_asked:
+    if num_asked is None and not reasons:
+        reasons.append("no rules are known that say how many runs to score")
+    elif num_asked is not None and len(times_s) != num_asked:
         reasons.append(f"{len(runs)} runs of {num_asked} asked")
     invalid = list(broken_rules)
     if num_asked is not None and len(times_s) == num_asked and olympic_s is None:

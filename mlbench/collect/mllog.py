@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlbench.collect.mllog_scan import Event, Oddity, Torn, finite, scan_file
+from mlbench.collect.mllog_scan import Event, HashingStream, Oddity, Torn, finite, scan
 from mlbench.collect.runlog import Evaluation, Note, Record, RunLog, Span
+from mlbench.errors import InputError
 
 MAX_NOTES = 200
 MAX_SPANS = 100_000
@@ -48,7 +49,14 @@ def read_log(path: Path, *, name: str | None = None) -> RunLog:
     Args: name: how the file is called in notes; by default its own name.
     Raises: InputError: the file cannot be opened or read. A file without records is not an error: all is None.
     """
-    return fold(scan_file(path), name if name is not None else path.name)
+    try:
+        with path.open("rb", buffering=0) as raw:
+            stream = HashingStream(raw)
+            log = fold(scan(stream), name if name is not None else path.name)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); a log file was expected") from error
+    log.sha256 = stream.hexdigest()
+    return log
 
 
 def fold(events: Iterable[Event], name: str) -> RunLog:

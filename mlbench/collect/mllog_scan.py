@@ -6,16 +6,15 @@ The file is read in bounded pieces, so memory does not grow with the file or wit
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 from mlbench.collect.runlog import Record
-from mlbench.errors import InputError
 
 CHUNK_BYTES = 1 << 20
 MAX_RECORD_BYTES = 1 << 16
@@ -67,22 +66,33 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
-def scan_file(path: Path) -> Iterator[Event]:
-    """Every record of a file, in file order, and what was strange about it.
+class Readable(Protocol):
+    """A stream of bytes; all that `scan` asks of one."""
 
-    Raises: InputError: the file cannot be opened or read.
+    def read(self, size: int, /) -> bytes: ...
+
+
+class HashingStream:
+    """Passes bytes on and keeps their sha256, so that a file is read once."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int, /) -> bytes:
+        chunk = self._stream.read(size)
+        self._hash.update(chunk)
+        return chunk
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def scan(stream: Readable) -> Iterator[Event]:
+    """Every record of a stream of bytes, in order, and what was strange about it.
+
+    Lines are counted by line feeds, from 1. Raises whatever `stream.read` raises.
     """
-    try:
-        with path.open("rb") as stream:
-            yield from scan(stream)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); a readable log file was expected") from (
-            error
-        )
-
-
-def scan(stream: BinaryIO) -> Iterator[Event]:
-    """As `scan_file`, over an open stream of bytes. Lines are counted by line feeds, from 1."""
     buffer = b""
     line = 1
     while True:

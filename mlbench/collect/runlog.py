@@ -63,6 +63,7 @@ class RunLog:
     """What one log holds. Times are the log's own milliseconds; durations are computed in `analyse`."""
 
     file: str
+    sha256: str | None = None
     benchmark: str | None = None
     org: str | None = None
     division: str | None = None

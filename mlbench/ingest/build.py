@@ -179,10 +179,10 @@ def note_rows(notes: Iterable[Note], *, severity: str = "note") -> list[NoteRow]
 
 
 def utc(time_ms: float | None) -> datetime | None:
-    """A log's milliseconds as UTC without a zone, as the database keeps it; None when no calendar has that time."""
+    """A log's milliseconds as a moment; None when no calendar has that time."""
     if time_ms is None:
         return None
     try:
-        return datetime.fromtimestamp(time_ms / 1000.0, UTC).replace(tzinfo=None)
+        return datetime.fromtimestamp(time_ms / 1000.0, UTC)
     except (OverflowError, ValueError, OSError):
         return None
