@@ -33,7 +33,7 @@ def expected_rate(config: Config, num_ranks: int, num_cpus: int) -> Rate | None:
         if per_core is not None:
             return Rate(
                 samples_per_s=per_core * num_cpus,
-                basis=f"{num_cpus} x {per_core:g} samples/s a core at {config.data.image_px} px (measured on a 2-core Xeon)",
+                basis=f"{num_cpus} x {per_core:g} samples/s a core at {config.data.image_px} px (measured, 2-core Xeon)",
             )
     return None
 

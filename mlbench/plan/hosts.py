@@ -1,4 +1,11 @@
-"""Host lists: `a:8`, `a slots=8`, commas, blanks, host files with comments; one parser for all launchers."""
+"""Host lists: one parser for the command line, host files and every launcher.
+
+    dl-worker-01:2,dl-worker-02:2         as mpirun and horovodrun take them
+    dl-worker-01 dl-worker-02             without slots: what the profile's nodes take
+    a file: one host a line, `name`, `name:2` or `name slots=2`; # starts a comment; any line ends, blank lines
+
+A host may carry a user for ssh (`user@host`). IPv6 addresses stand in brackets: `[fe80::1]:2`.
+"""
 
 from __future__ import annotations
 
@@ -8,61 +15,69 @@ from pathlib import Path
 
 from mlbench.errors import ConfigError
 
-_HOST = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
-_SLOTS = re.compile(r"\s+(?:slots|max_slots|max-slots)\s*=\s*", re.IGNORECASE)
+Named = tuple[str, int | None]
+"""A host and its slots; None where the list names none."""
+
+MAX_SLOTS = 4096
+_MAX_FILE_BYTES = 1 << 20
+_NAME = r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+_ENTRY = re.compile(rf"^(?P<name>{_NAME})(?::(?P<slots>[0-9]+))?$")
+_SLOTS = re.compile(r"\s+slots\s*=\s*(?=[0-9])", re.IGNORECASE)
+_MAX_SLOTS = re.compile(r"\s+max[_-]slots\s*=\s*[0-9]+", re.IGNORECASE)
 
 
-def parse_hosts(words: Iterable[str], where: str = "hosts") -> list[tuple[str, int | None]]:
-    """Hosts in the order given, each with its slots, or None where the list names none.
+def parse_hosts(words: Iterable[str], where: str = "hosts") -> list[Named]:
+    """Hosts in the order given. Each word holds one host or several, between commas or blanks.
 
-    Raises ConfigError for a host that is no host name, slots that are no number above 0, and a host named twice.
+    Raises ConfigError for a host that is no host name, slots outside 1 to 4096, and a host named twice.
     """
-    found: dict[str, int | None] = {}
+    found: list[Named] = []
     for word in words:
-        for entry in re.split(r"[,\s]+", word.strip()):
-            if not entry:
-                continue
-            name, colon, slots = entry.partition(":")
-            if not _HOST.match(name):
-                raise ConfigError(f"{where}: found {entry!r}, expected HOST or HOST:SLOTS, for example a:8")
-            if colon and (not slots.isascii() or not slots.isdigit() or int(slots) < 1):
-                raise ConfigError(f"{where}: host {name} has {slots!r} slots, expected a whole number above 0")
-            if name in found:
-                raise ConfigError(f"{where}: host {name} is named twice; give it once with the sum of its slots")
-            found[name] = int(slots) if colon else None
-    return list(found.items())
+        found += [_entry(text, where) for text in re.split(r"[,\s]+", word) if text]
+    seen: set[str] = set()
+    for name, _ in found:
+        if name.lower() in seen:
+            raise ConfigError(f"{where}: host {name} is named twice; name each host once with all its slots, as a:2")
+        seen.add(name.lower())
+    return found
 
 
-def read_hostfile(path: Path) -> list[tuple[str, int | None]]:
-    """Hosts of a file, one a line: `a`, `a:8` or `a slots=8`; blank lines and what follows `#` do not count.
-
-    Raises ConfigError for a file that cannot be read, has no host, or has a line that is none of these.
-    """
+def read_hostfile(path: Path) -> list[Named]:
+    """Hosts of a file. Raises ConfigError when it cannot be read, names no host, or has a line that is none."""
+    where = f"launcher.hostfile {path}"
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"launcher.hostfile {path}: cannot be read ({_reason(error)})") from error
+        with path.open("rb") as stream:
+            raw = stream.read(_MAX_FILE_BYTES + 1)
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot be read ({error.strerror}); expected a text file, a host a line") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{where}: is not text in UTF-8; expected a host a line") from error
+    if len(raw) > _MAX_FILE_BYTES:
+        raise ConfigError(f"{where}: is larger than {_MAX_FILE_BYTES} bytes, which no host list is")
     words: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        text = line.partition("#")[0].strip()
-        if not text:
-            continue
-        joined = _SLOTS.sub(":", text, count=1)
-        if len(joined.split()) > 1:
-            raise ConfigError(f"{path}:{number}: found {text!r}, expected HOST, HOST:SLOTS or HOST slots=SLOTS")
-        words.append(joined)
-    hosts = parse_hosts(words, str(path))
+    for number, line in enumerate(text.splitlines(), start=1):
+        bare = _SLOTS.sub(":", _MAX_SLOTS.sub("", f" {line.partition('#')[0].strip()}")).strip()
+        parse_hosts([bare], f"{where}:{number}")
+        words.append(bare)
+    hosts = parse_hosts(words, where)
     if not hosts:
-        raise ConfigError(f"launcher.hostfile {path}: names no host")
+        raise ConfigError(f"{where}: names no host; give a host a line, as dl-worker-01:2")
     return hosts
 
 
-def hosts_of(hosts: Sequence[str], hostfile: str | None) -> list[tuple[str, int | None]]:
+def hosts_of(hosts: Sequence[str], hostfile: str | None) -> list[Named]:
     """The hosts that the configuration names, in a list or a file; empty when it names none."""
     if hosts and hostfile:
         raise ConfigError("hosts and launcher.hostfile are both given; give only one of them")
     return read_hostfile(Path(hostfile).expanduser().absolute()) if hostfile else parse_hosts(hosts)
 
 
-def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else "not UTF-8 text"
+def _entry(text: str, where: str) -> Named:
+    match = _ENTRY.match(text)
+    if match is None:
+        raise ConfigError(f"{where}: found {text!r}, expected a host with or without slots, as dl-worker-01:2")
+    slots = match["slots"]
+    if slots is not None and not (len(slots) <= 4 and 1 <= int(slots) <= MAX_SLOTS):
+        raise ConfigError(f"{where}: found {text!r}, expected 1 to {MAX_SLOTS} slots")
+    return match["name"], None if slots is None else int(slots)
