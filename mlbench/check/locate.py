@@ -32,13 +32,16 @@ from mlbench.worker.job import Job, JobError, load
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 4
 """Levels of folders above a submitter's tree: repository of rounds, round, submitter."""
+OPTIONS_FILE = "package_checker_params"
+OPTIONS = ("rcp-bypass", "seed-checker-bypass")
+MAX_OPTIONS_BYTES = 1 << 16
 _RESULT = re.compile(r"^result_.*\.txt$")
 _LOG_SUFFIXES = {".txt", ".log", ".out"}
 _PROBE_BYTES = 1 << 20
 _NATURAL = re.compile(r"(\d+)")
 _OWN_NAMES = {
     "run_set.json", "config.yaml", "hosts.json", "allreduce.json", "allreduce", "storage.json", "storage",
-    "findings.json", "runs", "progress.json",
+    "findings.json", "runs", ".lock",
 }  # fmt: skip
 
 
@@ -170,6 +173,7 @@ class _Locator:
         others = sorted(path.name for path in folder.iterdir() if path not in paths)
         logs, unread = self._read_all(paths, submitter)
         system = folder.parent.name
+        options, unknown = self._options([folder.parent, folder], submitter)
         description: Description | None = None
         place = submitter / "systems" / f"{system}.json"
         if place.is_file() and _inside(place, submitter):
@@ -187,7 +191,27 @@ class _Locator:
             description_expected=self._rel(place),
             other_names=others,
             unread=unread,
+            options=options,
+            unknown_options=unknown,
         )
+
+    def _options(self, folders: Sequence[Path], submitter: Path) -> tuple[list[str], list[tuple[str, int, str]]]:
+        """Read package_checker_params: one word a line, `-` or `_`, blank lines and `#` comments allowed."""
+        known: list[str] = []
+        unknown: list[tuple[str, int, str]] = []
+        for path in (folder / OPTIONS_FILE for folder in folders):
+            if not path.is_file() or not _inside(path, submitter) or path.stat().st_size > MAX_OPTIONS_BYTES:
+                continue
+            text = path.read_text(encoding="utf-8", errors="replace")
+            for number, line in enumerate(text.splitlines(), start=1):
+                word = line.split("#", 1)[0].strip()
+                if not word:
+                    continue
+                if word.replace("_", "-") in OPTIONS:
+                    known.append(word.replace("_", "-"))
+                else:
+                    unknown.append((self._rel(path), number, word))
+        return sorted(set(known)), unknown
 
     def _read_all(self, paths: Sequence[Path], within: Path) -> tuple[list[LogFile], dict[str, str]]:
         logs: list[LogFile] = []
@@ -229,7 +253,7 @@ class _Locator:
                 name=self._rel(last.path),
                 attempt=_attempt_file(last),
                 job=_job(last),
-                num_attempts=len(attempts),
+                earlier=[_status(item) for item in attempts[:-1]],
                 has_log=has_log,
             )
             if has_log:
@@ -327,6 +351,11 @@ def _sha256(path: Path) -> str:
 def _attempt_file(folder: AttemptFolder) -> AttemptFile | None:
     """None when the attempt was cut short. Raises InputError when the record is damaged."""
     return read_attempt(folder.outcome) if folder.outcome.is_file() else None
+
+
+def _status(folder: AttemptFolder) -> str | None:
+    record = _attempt_file(folder)
+    return record.status if record is not None else None
 
 
 def _job(folder: AttemptFolder) -> Job | None:

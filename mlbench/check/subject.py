@@ -58,7 +58,8 @@ class OwnRun:
     name: str
     attempt: AttemptFile | None
     job: Job | None
-    num_attempts: int
+    earlier: Sequence[str | None]
+    """Status of each attempt before it; None when it was cut short."""
     has_log: bool
 
 
@@ -94,6 +95,10 @@ class ResultSet:
     """What else lies beside the logs."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """Log files that were not read, with the reason."""
+    options: Sequence[str] = ()
+    """Words of package_checker_params that are in force, `rcp-bypass` and `seed-checker-bypass`."""
+    unknown_options: Sequence[tuple[str, int, str]] = ()
+    """file, line and word of those that nobody knows."""
 
     @property
     def benchmark(self) -> str | None:
