@@ -96,6 +96,8 @@ class RunSetFile:
     sweep: str | None = None
     """Id of the sweep (`--multirun`) this run set is a point of."""
     resumes: list[Resume] = field(default_factory=list)
+    database: str | None = None
+    """URL of the database it was stored in, so that `resume` finds it again; null when the URL holds a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mlbench.collect.runfiles import read_run_set as read_identity
+from mlbench.errors import InputError
+from mlbench.runner.facts import all_facts, differences, read_hosts
+from mlbench.runner.outcome import EXIT_GOOD, EXIT_NOT_COMPLIANT, SeriesResult
+from mlbench.runner.stored import Stored
+
 if TYPE_CHECKING:
     from mlbench.store.tables import Run, RunSet
 
@@ -47,6 +53,29 @@ class Reproduction:
             f"{self.new} {where} {self.old}: {self.quantity} {self.new_mean:.4g} (mean of {self.num_new}), "
             f"there {self.old_low:.4g} to {self.old_high:.4g} ({self.num_old} runs)"
         )
+
+    def exit_status(self, of_the_run: int) -> int:
+        """4 when the new set is good but slower than every run of the old one."""
+        if of_the_run == EXIT_GOOD and self.verdict is Reproduced.slower:
+            return EXIT_NOT_COMPLIANT
+        return of_the_run
+
+    def last_line(self, of_the_run: int, line: str) -> str:
+        """What `exit_status` says, in words."""
+        if of_the_run != EXIT_GOOD:
+            return line
+        return f"{'Not good' if self.verdict is Reproduced.slower else 'Done'}: {self.sentence}."
+
+
+def reproduce_stored(old: Stored, result: SeriesResult, volatile: frozenset[str]) -> Reproduction:
+    """Compare the run set just run with the stored one it repeats, both from their files. Raises InputError."""
+    from mlbench.ingest.run_set import read_run_set
+
+    if result.row is None:
+        raise InputError(f"{result.folder.path}: cannot be read back, so it cannot be compared")
+    before = all_facts(old.identity, read_hosts(old.folder.hosts), volatile)
+    now = all_facts(read_identity(result.folder.identity), read_hosts(result.folder.hosts), volatile)
+    return compare_reproduction(read_run_set(old.folder), result.row, differences(before, now))
 
 
 def compare_reproduction(old: RunSet, new: RunSet, differences: list[str]) -> Reproduction:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mlbench.collect.runfiles import Provenance, Resume, RunSetFile, read_run_set, write_json
 from mlbench.collect.runfolder import AttemptFolder, RunFolder
+from mlbench.collect.safety import storable_arguments
 from mlbench.config import BenchmarkKind
 from mlbench.errors import PreflightError
 from mlbench.launch.supervisor import Limits, supervise
@@ -59,7 +60,7 @@ def resume_series(
         adopt_cut_short(folder, plan, identity, listener)
         entry = Resume(
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            command_line=list(command_line),
+            command_line=storable_arguments(command_line),
             forced=bool(changed),
             differences=changed,
         )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlbench.check.finding import Severity
 from mlbench.collect.runfiles import SCHEMA_VERSION, RunSetFile, write_json
 from mlbench.collect.runfolder import RunFolder
+from mlbench.collect.safety import storable_arguments, storable_environment
 from mlbench.compose import to_yaml
-from mlbench.config import Config, LauncherName, Stage
+from mlbench.config import LauncherName, Stage
 from mlbench.errors import InputError, MlbenchError, PreflightError, RunFailedError
 from mlbench.plan.types import Plan
 from mlbench.runner.context import StageContext, StageReport
@@ -26,6 +26,7 @@ from mlbench.runner.provenance import gather
 from mlbench.runner.stages import load_stage
 from mlbench.runner.storing import Keeper
 from mlbench.runner.verdict import official_verdict
+from mlbench.store.url import resolve_url, storable_url
 
 if TYPE_CHECKING:
     from mlbench.store.tables import RunSet
@@ -83,7 +84,7 @@ def describe(
         schema_version=SCHEMA_VERSION,
         run_set=folder.run_set,
         created_at=now.isoformat(timespec="milliseconds"),
-        command_line=list(command_line),
+        command_line=storable_arguments(command_line),
         rehearsal=rehearsal,
         repeats=config.repeats,
         warmup_runs=config.warmup_runs,
@@ -113,11 +114,12 @@ def describe(
         data_path=plan.data.path,
         data_path_given=plan.data.path_given,
         cache=config.cache.value,
-        environment=dict(plan.environment),
+        environment=storable_environment(plan.environment),
         notes=list(plan.notes),
         provenance=provenance,
         reproduces=reproduces,
         sweep=sweep,
+        database=storable_url(resolve_url(config.db.url)),
     )
 
 
@@ -209,17 +211,3 @@ def _num_missing(context: StageContext) -> int:
         return 0
     attempts = attempts_of(context.folder)
     return len(missing_slots(attempts, repeats=context.identity.repeats, warmup_runs=context.identity.warmup_runs))
-
-
-def config_of(folder: RunFolder) -> Config:
-    """The stored configuration. Raises InputError, ConfigError."""
-    from mlbench.compose import from_resolved
-
-    return from_resolved(read_text(folder.config))
-
-
-def read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}), so the run set cannot be run again") from error

@@ -43,9 +43,9 @@ class Keeper:
 
     def read(self) -> RunSet:
         """The row that the files make. Raises InputError."""
-        from mlbench.ingest.run_set import read_run_folder
+        from mlbench.ingest.run_set import read_run_set
 
-        return read_run_folder(self._folder)
+        return read_run_set(self._folder)
 
     def close(self) -> None:
         if self._engine is not None:

@@ -25,13 +25,22 @@ def new_sweep_id(now: datetime) -> str:
     return f"sweep-{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
-def run_points(points: Sequence[tuple[str, Callable[[], SeriesResult]]]) -> list[SweepPoint]:
+def sweep_labels(points: Sequence[Sequence[str]]) -> list[str]:
+    """What differs between the points, for each of them: `gpus=8`."""
+    shared = set(points[0]).intersection(*map(set, points[1:])) if len(points) > 1 else set()
+    return [" ".join(text for text in point if text not in shared) for point in points]
+
+
+def run_points(
+    points: Sequence[tuple[str, Callable[[], SeriesResult]]], on_result: Callable[[SweepPoint], None]
+) -> list[SweepPoint]:
     """Run the points in order; one that fails does not keep the others from running, an interrupted one does."""
     done = []
     for label, start in points:
-        result = start()
-        done.append(SweepPoint(label, result))
-        if result.interrupted:
+        point = SweepPoint(label, start())
+        done.append(point)
+        on_result(point)
+        if point.result.interrupted:
             break
     return done
 
@@ -40,6 +49,21 @@ def sweep_status(points: Sequence[SweepPoint]) -> int:
     """The worst of the points' exit statuses."""
     statuses = {point.result.exit_status for point in points}
     return next((status for status in _WORST_FIRST if status in statuses), EXIT_GOOD)
+
+
+def sweep_last_line(points: Sequence[SweepPoint], num_asked: int) -> str:
+    """One line that says what `sweep_status` says."""
+    good = sum(point.result.exit_status == EXIT_GOOD for point in points)
+    count = f"{good} of {num_asked} points are good"
+    bad = ", ".join(point.label for point in points if point.result.exit_status != EXIT_GOOD)
+    match sweep_status(points):
+        case 130:
+            return f"Interrupted: {count}."
+        case 3:
+            return f"Failed: {count}; not {bad}."
+        case 4:
+            return f"Not good: {count}; not {bad}."
+    return f"Done: {count}."
 
 
 def scaling_rows(points: Sequence[SweepPoint]) -> list[ScalingRow]:
