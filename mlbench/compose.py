@@ -68,6 +68,18 @@ def options(group: str, folders: Sequence[Path]) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+def describe(file: Path) -> str:
+    """The first sentence of a profile's leading comment: what it is, in its author's words."""
+    words: list[str] = []
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        text = line.removeprefix("#").strip()
+        if not line.startswith("#") or (words and not text):
+            break
+        if text and not text.startswith("@package"):
+            words.append(text)
+    return " ".join(words).partition(". ")[0].rstrip(".")
+
+
 def compose(overrides: Sequence[str] = (), config_dir: Path | str | None = None) -> Config:
     """Compose the configuration of one run set.
 

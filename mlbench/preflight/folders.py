@@ -49,6 +49,10 @@ def check_data(plan: Plan) -> Check:
     if data.make_if_missing and not any(path.exists() for path in rec + idx):
         return passed(name, f"{plan.data.path} is made before the first run")
     given = f" (given as {plan.data.path_given})" if plan.data.path_given != plan.data.path else ""
+    if not Path(plan.data.path).is_dir() and plan.placement.hosts[0].name != "localhost":
+        return not_checked(
+            name, f"{plan.data.path} is not on this host; each host is asked before run 1", required=False
+        )
     if not Path(plan.data.path).is_dir():
         remedy = f"make it with `mlbench data import`, or name its folder with data.path=FOLDER{given}"
         return failed(name, f"the data folder {plan.data.path} is not there", remedy)

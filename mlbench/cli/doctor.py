@@ -1,0 +1,69 @@
+"""`mlbench doctor`: preflight alone, every check with what was found and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mlbench.cli.console import add_row, make_console, make_table, print_json, print_text
+from mlbench.cli.main import verb_app
+
+if TYPE_CHECKING:
+    from mlbench.preflight.check import Check
+
+app = verb_app()
+
+EXIT_CANNOT_RUN = 2
+_STYLES = {"pass": "green", "fail": "red", "not checked": "yellow"}
+
+
+@app.command()
+def doctor(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="KEY=VALUE, +hardware=PROFILE; as for a run.", show_default=False)
+    ] = None,
+    config_dir: Annotated[
+        Path | None, typer.Option("--config-dir", help="Folder of profiles of your own, besides ./conf.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")] = False,
+) -> None:
+    """Check whether this machine can run what is asked; nothing is launched. Status 2 when a run would be refused."""
+    from mlbench.compose import compose
+    from mlbench.plan.make import make_plan
+    from mlbench.preflight.checks import check_all
+    from mlbench.preflight.machine import probe_machine
+
+    machine = probe_machine()
+    checks = check_all(make_plan(compose(overrides or [], config_dir), machine), machine)
+    refused = [check for check in checks if check.required and check.outcome.value == "fail"]
+    if json:
+        print_json({"can_run": not refused, "checks": [_values(check) for check in checks]})
+    else:
+        _print(checks, refused)
+    if refused:
+        raise typer.Exit(EXIT_CANNOT_RUN)
+
+
+def _values(check: Check) -> dict[str, object]:
+    return {
+        "check": check.name,
+        "outcome": check.outcome.value,
+        "required": check.required,
+        "found": check.found,
+        "remedy": check.remedy,
+    }
+
+
+def _print(checks: list[Check], refused: list[Check]) -> None:
+    table = make_table(["check", "outcome", "found", "what to do"], title="Preflight")
+    for check in checks:
+        outcome = check.outcome.value if check.required or check.outcome.value != "fail" else "fail (not required)"
+        style = _STYLES[check.outcome.value] if check.required else None
+        add_row(table, (check.name, outcome, check.found, check.remedy or ""), style=style)
+    make_console().print(table)
+    if refused:
+        print_text(f"This machine cannot run it: {len(refused)} of {len(checks)} checks failed.")
+    else:
+        print_text("This machine can run it.")
