@@ -100,20 +100,44 @@ def fault_of_rows(rows: Sequence[AllReduceRow], num_ranks: int) -> str | None:
     return None
 
 
-def dump_table(table: AllReduceTable) -> str:
-    """The table as the JSON of allreduce.json, ending with a newline."""
-    return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(table)}, indent=1) + "\n"
+def dump_tables(tables: Sequence[AllReduceTable]) -> dict[str, Any]:
+    """The content of allreduce.json: one table a backend, the one that training uses first."""
+    return {"schema_version": SCHEMA_VERSION, "tables": [asdict(table) for table in tables]}
 
 
-def load_table(path: Path) -> AllReduceTable:
+def load_tables(path: Path) -> tuple[AllReduceTable, ...]:
     """Read allreduce.json. Raises InputError: not this format or version."""
     try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        version = value.pop("schema_version", None)
-        if version != SCHEMA_VERSION:
-            raise InputError(f"{path}: schema_version {version!r}, expected {SCHEMA_VERSION}")
-        rows = tuple(AllReduceRow(**row) for row in value.pop("rows"))
-        hosts, notes = tuple(value.pop("hosts")), tuple(value.pop("notes"))
-        return AllReduceTable(rows=rows, hosts=hosts, notes=notes, **value)
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if value.get("schema_version") != SCHEMA_VERSION:
+            raise InputError(f"{path}: schema_version {value.get('schema_version')!r}, expected {SCHEMA_VERSION}")
+        return tuple(_table(item) for item in value["tables"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{path}: not an all-reduce table of mlbench ({error})") from error
+
+
+def load_worker_result(path: Path) -> AllReduceTable:
+    """The table that the worker wrote (worker/allreduce.py). Raises InputError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        num_ranks = int(value["num_ranks"])
+        rows = tuple(
+            row_of_time(int(row["size_bytes"]), float(row["time_us"]), num_ranks, int(row["num_wrong"]), in_place=True)
+            for row in value["rows"]
+        )
+        return AllReduceTable(
+            backend=str(value["backend"]),
+            transport=str(value["transport"]),
+            num_ranks=num_ranks,
+            hosts=tuple(str(host) for host in value["hosts"]),
+            rows=rows,
+            failure=fault_of_rows(rows, num_ranks),
+            settings={str(key): str(item) for key, item in value["settings"].items()},
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
+        raise InputError(f"{path}: not a result of the worker's all-reduce ({error})") from error
+
+
+def _table(value: dict[str, Any]) -> AllReduceTable:
+    rows = tuple(AllReduceRow(**row) for row in value["rows"])
+    return AllReduceTable(**{**value, "rows": rows, "hosts": tuple(value["hosts"]), "notes": tuple(value["notes"])})

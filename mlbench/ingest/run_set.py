@@ -11,7 +11,6 @@ from typing import Any
 
 from mlbench.analyse.score import RUNS_ASKED, Target, score_run_set
 from mlbench.check import rcp
-from mlbench.collect.allreduce import load_table
 from mlbench.collect.mllog import read_log
 from mlbench.collect.runfiles import AttemptFile, RunSetFile, read_attempt
 from mlbench.collect.runfiles import read_run_set as read_run_set_file
@@ -31,8 +30,9 @@ from mlbench.ingest.build import (
     utc,
 )
 from mlbench.ingest.content import content_hash, file_sha256
+from mlbench.ingest.measurements import allreduce_rows, storage_rows
 from mlbench.ingest.plain import load_config, load_json
-from mlbench.store.tables import AllReduceResult, HostFact, NoteRow, Run, RunSet, System
+from mlbench.store.tables import HostFact, NoteRow, Run, RunSet, System
 
 MAX_ATTEMPTS = 10_000
 _CUT_SHORT = "no attempt.json: mlbench ended before this attempt did, or it is still running"
@@ -66,7 +66,8 @@ def read_run_set(folder: RunFolder) -> RunSet:
     row = _identity_row(folder, identity)
     row.runs = [attempt.run for attempt in attempts]
     row.notes = list(_notes(folder, attempts))
-    row.allreduce = _allreduce_rows(folder)
+    row.allreduce = allreduce_rows(folder)
+    row.storage = storage_rows(folder)
     row.host_facts = _host_facts(folder)
     counting = _that_count(attempts)
     _add_what_runs_tell(row, identity, counting)
@@ -270,27 +271,6 @@ def _notes(folder: RunFolder, attempts: Sequence[_Attempt]) -> Iterator[NoteRow]
             )
     for attempt in attempts:
         yield from note_rows(attempt.log.notes)
-
-
-def _allreduce_rows(folder: RunFolder) -> list[AllReduceResult]:
-    if not folder.allreduce.is_file():
-        return []
-    table = load_table(folder.allreduce)
-    return [
-        AllReduceResult(
-            backend=table.backend,
-            transport=table.transport,
-            num_ranks=table.num_ranks,
-            hosts=list(table.hosts),
-            in_place=row.in_place,
-            size_bytes=row.size_bytes,
-            time_us=row.time_us,
-            algbw_gb_per_s=row.algbw_gb_per_s,
-            busbw_gb_per_s=row.busbw_gb_per_s,
-            num_wrong=row.num_wrong,
-        )
-        for row in table.rows
-    ]
 
 
 def _host_facts(folder: RunFolder) -> list[HostFact]:
