@@ -25,6 +25,7 @@ _MARK = re.compile(r":::MLL(?:OG)?(?:v[\d.]+)?[ \t]*")
 _OLD_HEAD = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)[ \t]+([A-Za-z0-9_]{1,128})[ \t]*:?[ \t]*")
 _KEY = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _DECIMAL = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
+_OWN_TAIL = frozenset('}],:"')
 _BARE_FIELD = b'"time_ms"'
 _KEY_IN_FRAGMENT = re.compile(r'"key"\s*:\s*"([A-Za-z0-9_]{1,128})')
 
@@ -147,6 +148,8 @@ def _record_line(piece: bytes, line: int) -> Generator[Event, None, int]:
     found = _MARK.match(text)
     start = found.end() if found else len(_TOKEN)
     event, end = _record(text, start, line)
+    if isinstance(event, Record) and text[end : end + 1] in _OWN_TAIL:
+        event = Torn(line, event.key, "")  # what follows is its own tail: something inside is lost
     if isinstance(event, Torn):
         # the next mark on the same line may be whole: start again there
         following = piece.find(_TOKEN, len(_TOKEN))
