@@ -42,7 +42,7 @@ RANK_VARIABLES = (
     *("PMIX_NAMESPACE", "PMIX_RANK", "PMIX_ID", "PMIX_VERSION", "PMIX_HOSTNAME", "PMIX_SECURITY_MODE"),
     *("PMIX_BFROP_BUFFER_TYPE", "PMIX_GDS_MODULE", "PMIX_MCA_gds", "PMIX_SERVER_URI2", "PMIX_SERVER_URI21"),
     *("PMIX_SERVER_URI3", "PMIX_SERVER_URI4", "PMIX_SERVER_URI41"),
-    *("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    *("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
 )
 
 # The PMIx server keeps its data in files of the host, which a container does not see; `hash` hands them over by socket.

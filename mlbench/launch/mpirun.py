@@ -23,10 +23,6 @@ class Binding(Enum):
     numa = "numa"
 
 
-_KILL_PATIENCE_S = 5
-"""mpirun's own time between TERM and KILL: the rank's parent needs it to end what its rank left."""
-
-
 def remote_agent(rsh_agent: str | None, timeout_s: float) -> tuple[str, ...]:
     """The command that starts a process on another host, `AGENT HOST COMMAND...`; ssh never asks anything."""
     if rsh_agent is not None:
@@ -68,9 +64,6 @@ class MpirunLauncher:
             "--bind-to",
             self.binding.value,
             "--report-bindings",
-            "--mca",
-            "odls_base_sigkill_timeout",
-            str(_KILL_PATIENCE_S),
             *self._transport(),
             *self._agent(launch),
             "--wdir",

@@ -18,8 +18,10 @@ from typing import List, Mapping, Optional, Sequence
 
 from . import processes
 
-RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
-"""Set by horovodrun, Open MPI, a PMIx launcher and srun; the first that is there counts."""
+RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Set by horovodrun, Open MPI, PMIx and PMI launchers and srun; the first that is there counts."""
+GRACE_S = 0.5
+"""Between TERM and KILL: mpirun waits one second before it kills this parent itself."""
 _STATUS_CANNOT_START = 127
 _LOOK_INTERVAL_S = 1.0
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -98,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     """Status 127 when the rank cannot be started."""
     parser = argparse.ArgumentParser(prog="parent", description="Start one rank and end it with its launcher.")
     parser.add_argument("--log-dir", required=True)
-    parser.add_argument("--grace", type=float, default=2.0, help="seconds between TERM and KILL")
+    parser.add_argument("--grace", type=float, default=GRACE_S, help="seconds between TERM and KILL")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
