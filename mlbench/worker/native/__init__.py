@@ -1,0 +1,1 @@
+"""The JPEG decoder in C: its source, its build and its binding."""
