@@ -96,7 +96,7 @@ def find_run_set(engine: Engine, text: str) -> str:
         folder = Path(text).name
         if folder != text and connection.execute(names.where(RunSet.run_set == folder)).first():
             return folder
-        known = list(connection.execute(names.order_by(*_newest_first()).limit(1000)).scalars())
+        known = list(connection.execute(names.order_by(*newest_first()).limit(1000)).scalars())
     hint = near_miss(text, known) or (
         "; `mlbench results list` shows those there are" if known else "; there is none yet"
     )
@@ -107,13 +107,13 @@ def list_run_sets(
     engine: Engine, filters: RunSetFilter | None = None, limit: int | None = NEWEST
 ) -> list[RunSetSummary]:
     """Run sets, the newest first. `limit` None lists all."""
-    query = select(*summary_columns()).where(*_conditions(filters or RunSetFilter())).order_by(*_newest_first())
+    query = select(*summary_columns()).where(*filter_conditions(filters or RunSetFilter())).order_by(*newest_first())
     with reading(engine) as connection:
         return [RunSetSummary(**row) for row in connection.execute(query.limit(limit)).mappings()]
 
 
 def count_run_sets(engine: Engine, filters: RunSetFilter | None = None) -> int:
-    query = select(func.count()).select_from(RunSet).where(*_conditions(filters or RunSetFilter()))
+    query = select(func.count()).select_from(RunSet).where(*filter_conditions(filters or RunSetFilter()))
     with reading(engine) as connection:
         return int(connection.execute(query).scalar_one())
 
@@ -241,18 +241,18 @@ def _drop_unused_systems(connection: Connection) -> None:
 
 
 def _nth_latest(connection: Connection, back: int, text: str) -> str:
-    found = connection.execute(select(RunSet.run_set).order_by(*_newest_first()).offset(back).limit(1)).scalar()
+    found = connection.execute(select(RunSet.run_set).order_by(*newest_first()).offset(back).limit(1)).scalar()
     if found is not None:
         return str(found)
     number = connection.execute(select(func.count()).select_from(RunSet)).scalar_one()
     raise InputError(f"run set {text!r}: the database holds {number} run sets")
 
 
-def _newest_first() -> tuple[ColumnElement[Any], ...]:
+def newest_first() -> tuple[ColumnElement[Any], ...]:
     return (RunSet.started_at.desc().nulls_last(), RunSet.id.desc())
 
 
-def _conditions(filters: RunSetFilter) -> list[ColumnElement[bool]]:
+def filter_conditions(filters: RunSetFilter) -> list[ColumnElement[bool]]:
     exact = {
         RunSet.benchmark: filters.benchmark,
         RunSet.round: filters.round,
