@@ -41,7 +41,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Model:
-    """`name` is `resnet50` (ours, v1.5) or a model of MXNet's zoo. `layout` NCHW or NHWC, `dtype` float32 or float16."""
+    """`name` is `resnet50` (ours, v1.5) or one of MXNet's zoo. `layout` NCHW or NHWC, `dtype` float32 or float16."""
 
     name: str
     num_classes: int
@@ -204,8 +204,8 @@ def from_dict(value: Any) -> Job:
         data = filled["data"]
         filled["data"] = dataclasses.replace(
             data,
-            mean_rgb=tuple(data.mean_rgb),
-            std_rgb=tuple(data.std_rgb),
+            mean_rgb=_tuple(data.mean_rgb),
+            std_rgb=_tuple(data.std_rgb),
             augmentation=_augmentation(data.augmentation),
         )
     return _build(Job, filled, "job")
@@ -213,7 +213,12 @@ def from_dict(value: Any) -> Job:
 
 def _augmentation(value: Any) -> Augmentation:
     built = _build(Augmentation, value, "job.data.augmentation")
-    return dataclasses.replace(built, area=tuple(built.area), aspect=tuple(built.aspect))
+    return dataclasses.replace(built, area=_tuple(built.area), aspect=_tuple(built.aspect))
+
+
+def _tuple(value: Any) -> Any:
+    """JSON has no tuples. What is no list stays as it is, for the worker's checks to name."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def load(path: str) -> Job:
