@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from mlbench.analyse.rcp import RcpResult
 from mlbench.analyse.score import (
-    RESNET_TARGET,
     RunResult,
     RunSetScore,
     Target,
@@ -18,21 +17,19 @@ from mlbench.analyse.score import (
 from mlbench.check import rcp
 from mlbench.check.rulesets import at_least, max_lost_runs, num_runs_asked
 from mlbench.check.subject import LogFile, ResultSet
+from mlbench.check.targets import target_of as ruleset_target_of
 from mlbench.collect.runlog import RunLog
 
 SCORED_BENCHMARK = "resnet"
 
 
 def target_of(log: RunLog, ruleset: str) -> Target | None:
-    """What a run must reach; None for benchmarks that mlbench does not score.
+    """What a run must reach; None where neither log nor ruleset says so in a plain number.
 
-    The open division may set another target, which is then logged as `quality_target`; the open rule of 0.7.0 may not.
+    The open division may set a target of its own, logged as `quality_target`; the open rule of 0.7.0 may not.
     """
-    if log.benchmark != SCORED_BENCHMARK:
-        return None
-    if log.division == "open" and log.quality_target is not None and at_least(ruleset, "1.0.0"):
-        return Target(log.quality_target)
-    return Target(RESNET_TARGET)
+    may_choose = log.division == "open" and (at_least(ruleset, "1.0.0") or log.benchmark != SCORED_BENCHMARK)
+    return ruleset_target_of(log.benchmark, ruleset, log.quality_target if may_choose else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

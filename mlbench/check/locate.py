@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ from mlbench.check.subject import (
     read_description,
 )
 from mlbench.collect.mllog import fold
-from mlbench.collect.mllog_scan import scan_file
+from mlbench.collect.mllog_scan import HashingStream, scan
 from mlbench.collect.runfiles import AttemptFile, read_attempt, read_run_set
 from mlbench.collect.runfolder import AttemptFolder, RunFolder
 from mlbench.errors import InputError
@@ -229,8 +228,13 @@ class _Locator:
     def _read(self, path: Path, index: int) -> LogFile:
         name = self._rel(path)
         records = RecordIndex()
-        log = fold(records.tap(scan_file(path)), name)
-        return LogFile(path=path, name=name, index=index, log=log, records=records, sha256=_sha256(path))
+        try:
+            with path.open("rb", buffering=0) as raw:
+                stream = HashingStream(raw)
+                log = fold(records.tap(scan(stream)), name)
+        except OSError as error:
+            raise InputError(f"{name}: cannot be read ({error.strerror or error}); a log was expected") from error
+        return LogFile(path=path, name=name, index=index, log=log, records=records, sha256=stream.hexdigest())
 
     # -- a run folder of mlbench
 
@@ -341,11 +345,6 @@ def _inside(path: Path, folder: Path) -> bool:
         return path.resolve(strict=True).is_relative_to(folder.resolve())
     except OSError:
         return False
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _attempt_file(folder: AttemptFolder) -> AttemptFile | None:

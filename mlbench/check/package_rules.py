@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mlbench.check.finding import Severity
+from mlbench.check.packaging import logs_agree
 from mlbench.check.rule import Outcome, Problem, Rule, Unknown, listed
 from mlbench.check.rulesets import at_least
 from mlbench.check.subject import Entry, Tree
@@ -188,4 +189,6 @@ PACKAGE_RULES: tuple[Rule[Tree], ...] = (
          source="MLPerf submission rules", remedy="rename the files", check=numbered),
     Rule(id="PKG-09", title="Known options only", severity=Severity.error, source="mlperf_logging package_checker",
          remedy="correct or remove the word", check=options_known),
+    Rule(id="PKG-10", title="Packaged logs are the originals", severity=Severity.error, source="mlbench",
+         remedy="build the package again from its run sets", check=logs_agree),
 )  # fmt: skip

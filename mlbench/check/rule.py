@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from mlbench.analyse.score import Target
 from mlbench.check.finding import Finding, Severity, Status
 from mlbench.check.subject import LogFile, ResultSet
 
@@ -52,7 +53,7 @@ class RunContext:
 
     file: LogFile
     parent: ResultSet
-    target: Any  # analyse.score.Target or None
+    target: Target | None
     why_lost: str | None
     """None when the run converged."""
 

@@ -121,7 +121,7 @@ def fresh_seeds(context: SetContext) -> Iterable[Outcome]:
             whole = seeds[file.index] <= seeds[other.index] or seeds[other.index] <= seeds[file.index]
             record = next((entry for entry in file.records.all("seed") if entry.value == seed), None)
             yield Problem(
-                found=f"seed {seed}, as in {other.name}",
+                found=f"seed {seed}, as in {_short(other, file)}",
                 expected="a seed of its own",
                 file=file.name,
                 line=record.line if record is not None else None,
@@ -140,14 +140,14 @@ def no_clones(context: SetContext) -> Iterable[Outcome]:
         log = file.log
         twin = by_bytes.setdefault(file.sha256, file)
         if twin is not file:
-            yield Problem(found=f"the same bytes as {twin.name}", expected="a run of its own", file=file.name)
+            yield Problem(found=f"the same bytes as {_short(twin, file)}", expected="a run of its own", file=file.name)
             continue
         if log.run_start_ms is None or log.run_stop_ms is None:
             continue
         twin = by_times.setdefault((log.run_start_ms, log.run_stop_ms), file)
         if twin is not file:
             yield Problem(
-                found=f"run_start and run_stop at the same millisecond as in {twin.name}",
+                found=f"run_start and run_stop at the same millisecond as in {_short(twin, file)}",
                 expected="a run of its own",
                 file=file.name,
                 line=log.run_stop_line,
@@ -159,7 +159,7 @@ def no_clones(context: SetContext) -> Iterable[Outcome]:
         twin = by_course.setdefault(course, file) if len(course) > 2 else file
         if twin is not file:
             yield Problem(
-                found=f"every epoch lasts as long, to the millisecond, and all accuracies are those of {twin.name}",
+                found=f"every epoch lasts as long, to the millisecond, and all accuracies are those of {_short(twin, file)}",
                 expected="a run of its own",
                 file=file.name,
             )
@@ -180,7 +180,7 @@ def no_overlap(context: SetContext) -> Iterable[Outcome]:
     for (_, stop_ms, earlier), (start_ms, _, later) in pairwise(timed):
         if start_ms < stop_ms:
             yield Problem(
-                found=f"starts {(stop_ms - start_ms) / 1000:.0f} s before {earlier.name} has ended",
+                found=f"starts {(stop_ms - start_ms) / 1000:.0f} s before {_short(earlier, later)} has ended",
                 expected="runs one after another, unless they ran on systems of the same kind side by side",
                 file=later.name,
             )
@@ -251,6 +251,11 @@ def usual_spread(context: SetContext) -> Iterable[Outcome]:
         expected=f"at most {_UNUSUAL_SPREAD:.0%}; the median of published sets is 0.12 %",
         file=good[farthest].name,
     )
+
+
+def _short(other: LogFile, file: LogFile) -> str:
+    """The other log's name; only its last part when both lie side by side."""
+    return other.path.name if other.path.parent == file.path.parent else other.name
 
 
 SET_RULES: tuple[Rule[SetContext], ...] = (

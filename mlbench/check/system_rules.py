@@ -190,7 +190,7 @@ def _misspelt(name: str, odd: list[str]) -> str:
     plain = {_plain(key): key for key in odd}
     if _plain(name) in plain:
         return f", but {plain[_plain(name)]!r}"
-    return near_miss(name, odd).replace("did you mean", "is it")
+    return near_miss(name, odd).replace("; did you mean ", ", but ").rstrip("?")
 
 
 SYSTEM_RULES: tuple[Rule[ResultSet], ...] = (
