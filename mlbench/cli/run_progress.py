@@ -18,7 +18,6 @@ from mlbench.runner.events import (
     StageStarted,
     StageState,
 )
-from mlbench.runner.judge import exit_text
 from mlbench.runner.tail import Progress
 
 if TYPE_CHECKING:
@@ -76,8 +75,7 @@ def describe_end(event: AttemptEnded) -> list[str]:
     if record.status == "success":
         extra = f"; {record.reason}" if record.reason else ""
         return [f"{name_of(record)}: ended{seconds}, {describe_progress(progress)}{extra}"]
-    status = "" if record.exit_status is None else f" ({exit_text(record.exit_status)})"
-    lines = [f"{name_of(record)}: {record.status}{status}{seconds}: {record.reason}"]
+    lines = [f"{name_of(record)}: {record.status}{seconds}: {record.reason}"]
     if record.log is not None:
         lines.append(f"  log {event.path}/{record.log}, its last lines:")
         lines += [f"  | {line}" for line in record.last_lines]

@@ -115,7 +115,7 @@ class AttemptFile:
     reason: str | None
     """One sentence when the status is not success."""
     exit_status: int | None
-    """Of the launcher; negative: the signal that ended it; null: it was never started or its end was not seen."""
+    """Of the launcher, 128 + number for a signal; null: it was never started, or its end was not seen."""
     seed: int
     cache_clear: bool
     launched_at: str

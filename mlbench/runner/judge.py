@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mlbench.collect.runlog import RunLog, RunStatus
 
 SUCCESS = "success"
+_SIGNAL_BASE = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def judge(
 
     Args:
         log: what result.txt holds; None when it is not there or cannot be read.
-        exit_status: of the launcher; negative is a signal; None when its end was not seen (mlbench was killed).
+        exit_status: of the launcher, 128 + number for a signal; None when its end was not seen (mlbench was killed).
         stopped: status and reason when mlbench itself ended the run.
         target: accuracy to reach; None for runs without evaluation.
     """
@@ -68,10 +69,10 @@ def _missed_target(log: RunLog, target: float | None) -> str | None:
 
 
 def exit_text(status: int) -> str:
-    """`status 1`, or `signal SIGKILL`."""
-    if status >= 0:
+    """`status 1`, or `status 137 (SIGKILL)` as a shell shows a signal."""
+    if status <= _SIGNAL_BASE:
         return f"status {status}"
     try:
-        return f"signal {signal.Signals(-status).name}"
+        return f"status {status} ({signal.Signals(status - _SIGNAL_BASE).name})"
     except ValueError:
-        return f"signal {-status}"
+        return f"status {status}"

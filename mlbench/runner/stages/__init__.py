@@ -9,6 +9,8 @@ from mlbench.config import Stage
 from mlbench.runner.context import StageRunner
 
 REGISTRY: Mapping[Stage, str] = {
+    Stage.allreduce: "mlbench.runner.stages.allreduce:AllReduceStage",
+    Stage.storage: "mlbench.runner.stages.storage:StorageStage",
     Stage.train: "mlbench.runner.stages.train:TrainStage",
 }
 

@@ -8,7 +8,7 @@ from mlbench.config import OnFailure
 from mlbench.errors import RunFailedError
 from mlbench.runner.attempt import choose_seed, run_attempt
 from mlbench.runner.context import StageContext, StageReport
-from mlbench.runner.events import AttemptEnded, AttemptStarted, StageState
+from mlbench.runner.events import AttemptEnded, AttemptStarted, Said, StageState
 from mlbench.runner.judge import ended_by_itself
 from mlbench.runner.missing import Slot, attempts_of, missing_slots
 
@@ -52,6 +52,9 @@ def _run_slot(context: StageContext, slot: Slot, number: int, total: int, used: 
     folder = context.folder.attempt(slot.index, slot.attempt, warmup=slot.warmup)
     context.keeper.keep()
     context.listener(AttemptEnded(finished.record, str(folder.path), finished.progress))
+    if finished.record.num_strays:
+        text = f"{finished.record.num_strays} processes outlived the launcher of this run and were ended"
+        context.listener(Said(text, warning=True))
     if finished.left:
         raise RunFailedError(
             f"{folder.path}: {len(finished.left)} processes of this run could not be ended "
