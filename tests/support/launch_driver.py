@@ -24,7 +24,7 @@ from mlbench.plan.types import Host
 
 
 def launcher(order: dict[str, Any]) -> Launcher:
-    own = environment.inherited(os.environ)
+    own = environment.inherited(os.environ, scheduler=order["launcher"] == "allocation")
     if order["launcher"] == "local":
         return LocalLauncher(horovodrun=str(Path(sys.executable).parent / "horovodrun"), own=own)
     mpirun = MpirunLauncher(
@@ -34,9 +34,9 @@ def launcher(order: dict[str, Any]) -> Launcher:
         agent=remote_agent(order.get("agent"), 5),
         network_interface=order.get("nic"),
         this_host=os.uname().nodename,
-        hosts_from_scheduler=order["launcher"] == "slurm",
+        hosts_from_scheduler=order["launcher"] in ("slurm", "allocation"),
     )
-    if order["launcher"] == "mpirun":
+    if order["launcher"] in ("mpirun", "allocation"):
         return mpirun
     return SlurmLauncher(
         mpirun=mpirun,
