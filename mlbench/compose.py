@@ -10,7 +10,9 @@ Profiles are looked for in `--config-dir`, then in ./conf of the current folder,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any, ClassVar
 
 from mlbench.config import Config
 from mlbench.errors import ConfigError
@@ -152,33 +154,52 @@ def from_resolved(text: str) -> Config:
 
 def _compose(parsed: Sequence[Override], folders: Sequence[Path]) -> Config:
     # Importing Hydra takes a tenth of a second, so verbs that need no configuration do not pay for it.
+    import yaml
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.config_store import ConfigStore
     from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.plugins import Plugins
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     ConfigStore.instance().store(name=_SCHEMA_NAME, node=Config)
-    first, *others = (f"file://{folder}" for folder in folders)
-    texts = [override.text for override in parsed]
-    if others:
-        texts.append(f"hydra.searchpath=[{','.join(_quoted(url) for url in others)}]")
+    *own, shipped = folders
+    plugin = _own_folders_plugin()
+    plugin.folders = own
+    Plugins.instance().register(plugin)
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(version_base="1.3", config_dir=first.removeprefix("file://")):
-            tree = hydra_compose(config_name="config", overrides=texts)
+        with initialize_config_dir(version_base="1.3", config_dir=str(shipped)):
+            tree = hydra_compose(config_name="config", overrides=[override.text for override in parsed])
         config = OmegaConf.to_object(tree)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise value_error(error, Schema(Config), "") from error
+    except (yaml.YAMLError, OSError) as error:
+        raise ConfigError(f"a profile cannot be read: {_one_line(error)}") from error
     if not isinstance(config, Config):
         raise ConfigError("the configuration is not a mapping of the known keys; look at config.yaml of --config-dir")
     return config
 
 
-def _quoted(url: str) -> str:
-    return "'" + url.replace("\\", "\\\\").replace("'", "\\'") + "'"
+@cache
+def _own_folders_plugin() -> Any:
+    """The Hydra plugin that puts the user's `folders` before the shipped one (Hydra's own setting puts them behind).
+
+    Made once and on first use: Hydra keeps every class it was given, and is not imported before it is needed.
+    """
+    from hydra.core.config_search_path import ConfigSearchPath
+    from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+    class OwnFolders(SearchPathPlugin):
+        folders: ClassVar[Sequence[Path]] = ()
+
+        def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+            for folder in reversed(self.folders):
+                search_path.prepend(provider="user", path=f"file://{folder}")
+
+    return OwnFolders
 
 
 def _one_line(error: BaseException) -> str:

@@ -333,18 +333,21 @@ def value_error(error: Exception, schema: Schema, where: str) -> ConfigError:
     source = next((found for text in map(str, chain) if (found := _profile_of(text))), where)
     source = f"{source}: " if source else ""
     for cause in reversed(chain):
-        key = getattr(cause, "full_key", None)
+        lines = str(cause).splitlines()
+        # Hydra repeats OmegaConf's text in its own when a profile is at fault; the key is then in the text alone.
+        told = next((line.split()[1] for line in lines if line.strip().startswith("full_key: ")), None)
+        key = getattr(cause, "full_key", None) or told
         if not key:
             continue
         node = schema.find(key)
         if node is None:
             return ConfigError(f"{source}{schema.unknown(key)}")
-        if type(cause).__name__ == "MissingMandatoryValue":
+        if any("missing mandatory value" in line.lower() for line in lines):
             return ConfigError(f"{source}{key} has no value; expected {node.expected}")
-        said = str(cause).splitlines()[0]
-        if node.children is not None:
-            return ConfigError(f"{source}{key} is a section with keys of its own, found something else ({said})")
-        return ConfigError(f"{source}{key}: {_found(cause, said)}, expected {node.expected}{_near_member(node, said)}")
+        said = next((line for line in lines if "value '" in line.lower()), "")
+        found = said.split("'")[1] if said.count("'") > 1 else None
+        what = f"found {found!r}" if found is not None else "found another kind of value"
+        return ConfigError(f"{source}{key}: {what}, expected {node.expected}{_near_member(node, found)}")
     text = " ".join(str(error).split("Available options", maxsplit=1)[0].split())
     return ConfigError(f"{source}{text}")
 
@@ -356,12 +359,7 @@ def _profile_of(text: str) -> str | None:
     return None
 
 
-def _found(cause: BaseException, said: str) -> str:
-    value = said.split("'")[1] if said.count("'") > 1 else None
-    return f"found {value!r}" if value is not None else said
-
-
-def _near_member(node: Node, said: str) -> str:
-    if isinstance(node.type, type) and issubclass(node.type, Enum) and said.count("'") > 1:
-        return near_miss(said.split("'")[1], [member.name for member in node.type])
-    return ""
+def _near_member(node: Node, found: str | None) -> str:
+    if found is None or not (isinstance(node.type, type) and issubclass(node.type, Enum)):
+        return ""
+    return near_miss(found, [member.name for member in node.type])
