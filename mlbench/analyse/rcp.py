@@ -170,7 +170,11 @@ def student_t_cdf(t: float, freedom: float) -> float:
 
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.1 with 26.5.27.
     """
-    tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
+    square = t * t
+    if square < freedom:  # the complement, or the difference from one half drowns in rounding
+        tail = 0.5 - 0.5 * _incomplete_beta(0.5, freedom / 2, square / (freedom + square))
+    else:
+        tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + square))
     return tail if t < 0 else 1 - tail
 
 
