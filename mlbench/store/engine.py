@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from mlbench.collect.safety import mask_url
 from mlbench.errors import StoreError
 from mlbench.store import locks, schema
-from mlbench.store.url import resolve_url, sqlite_path
+from mlbench.store.url import MEMORY, resolve_url, sqlite_path
 
 BUSY_TIMEOUT_S = 30.0
 RETRY_LIMIT_S = 60.0
@@ -48,15 +48,28 @@ def open_database(url: str | None = None, *, readonly: bool = False) -> Engine:
     Raises: NoDatabaseError: `readonly` and no database there. StoreError: it cannot be opened, belongs to something
         else, has a newer schema, or lies where file locks do not work.
     """
+    engine = _open_readonly(url) if readonly else open_unchecked(url)
+    _match_schema(engine, readonly)
+    return engine
+
+
+def _open_readonly(url: str | None) -> Engine:
     resolved = resolve_url(url)
     path = sqlite_path(resolved)
     if path is None:
-        engine = _memory_engine() if resolved == "sqlite://" else _postgres_engine(resolved, readonly)
-    else:
-        _check_folder(path, readonly)
-        engine = _sqlite_engine(path, readonly)
-    _match_schema(engine, readonly)
-    return engine
+        return _memory_engine() if resolved == MEMORY else _postgres_engine(resolved, readonly=True)
+    _check_folder(path, readonly=True)
+    return _sqlite_engine(path, readonly=True)
+
+
+def open_unchecked(url: str | None = None) -> Engine:
+    """A writing engine whatever the schema is, for upgrading and repairing. Raises StoreError."""
+    resolved = resolve_url(url)
+    path = sqlite_path(resolved)
+    if path is None:
+        return _memory_engine() if resolved == MEMORY else _postgres_engine(resolved, readonly=False)
+    _check_folder(path, readonly=False)
+    return _sqlite_engine(path, readonly=False)
 
 
 def display_name(engine: Engine) -> str:
@@ -256,6 +269,13 @@ def _match_schema(engine: Engine, readonly: bool) -> None:
     from mlbench.store.upgrade import upgrade_database
 
     upgrade_database(_sqlite_engine(Path(name), readonly=False) if readonly else engine)
+
+
+def read_schema_version(path: Path) -> str | None:
+    """The schema version of an SQLite file, which is not changed. Raises StoreError."""
+    engine = _sqlite_engine(path, readonly=True)
+    with reading(engine) as connection:
+        return schema.read_version(connection, str(path))
 
 
 def refuse_newer(version: str, name: str) -> None:

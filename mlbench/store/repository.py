@@ -50,6 +50,18 @@ class RunSetFilter:
     since: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRunSet:
+    """Where a run set came from. `log_paths` are relative to `path`, or absolute."""
+
+    run_set: str
+    origin: str
+    round: str | None
+    content_hash: str
+    path: str | None
+    log_paths: tuple[str, ...]
+
+
 def save_run_set(engine: Engine, run_set: RunSet, *, force: bool = False) -> SaveOutcome:
     """Store a run set with everything below it, or bring a stored one up to date with its files.
 
@@ -154,11 +166,18 @@ def load_run_sets(engine: Engine, names: Sequence[str], *, telemetry: bool = Fal
     return [by_name[name] for name in names]
 
 
-def all_run_sets(engine: Engine) -> list[tuple[str, str, str, str | None]]:
-    """(public id, origin, content hash, folder) of every run set, ordered by id."""
-    query = select(RunSet.run_set, RunSet.origin, RunSet.content_hash, RunSet.path).order_by(RunSet.run_set)
+def all_run_sets(engine: Engine) -> list[StoredRunSet]:
+    """Identity and origin of every run set, ordered by public id."""
+    query = select(RunSet.id, RunSet.run_set, RunSet.origin, RunSet.round, RunSet.content_hash, RunSet.path)
+    logs = select(Run.run_set_id, Run.log_path).where(Run.log_path.is_not(None)).order_by(Run.id)
     with reading(engine) as connection:
-        return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query)]
+        paths: dict[int, list[str]] = {}
+        for number, path in connection.execute(logs):
+            paths.setdefault(number, []).append(str(path))
+        return [
+            StoredRunSet(row[1], row[2], row[3], row[4], row[5], tuple(paths.get(row[0], ())))
+            for row in connection.execute(query.order_by(RunSet.run_set))
+        ]
 
 
 def pin_baseline(engine: Engine, name: str, run_set: str) -> None:

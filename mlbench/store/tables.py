@@ -158,7 +158,7 @@ class Run(Base):
     started_at: Mapped[datetime | None]  # UTC, of run_start
     init_s: Mapped[float | None]
     exit_status: Mapped[int | None]
-    log_path: Mapped[str | None]
+    log_path: Mapped[str | None]  # relative to the run set's path, or absolute
     log_sha256: Mapped[str | None]
 
     parent: Mapped[RunSet] = relationship(back_populates="runs")

@@ -1,4 +1,4 @@
-"""Which database: a URL from the setting, the environment or the default. Standard library only.
+"""Which database: a URL from the setting, the environment or the default. Nothing heavy is imported.
 
     db.url=...  or  --db URL  >  MLBENCH_DB_URL  >  $MLBENCH_HOME/db/mlbench.sqlite  >  ./db/mlbench.sqlite
 
@@ -15,9 +15,9 @@ from urllib.parse import unquote
 
 from mlbench.collect.safety import mask_url
 from mlbench.errors import ConfigError
+from mlbench.plan.paths import home
 
 ENVIRONMENT = "MLBENCH_DB_URL"
-HOME = "MLBENCH_HOME"
 MEMORY = "sqlite://"
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+]*)://")
@@ -28,7 +28,7 @@ def resolve_url(given: str | None) -> str:
 
     Raises: ConfigError for a database that is neither SQLite nor PostgreSQL.
     """
-    text = given or os.environ.get(ENVIRONMENT) or str(Path(os.environ.get(HOME) or ".") / "db" / "mlbench.sqlite")
+    text = given or os.environ.get(ENVIRONMENT) or str(home() / "db" / "mlbench.sqlite")
     match = _SCHEME.match(text)
     if match is None:
         return _sqlite_url(Path(text))
