@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from mlbench.collect.allreduce import load_tables
-from mlbench.collect.runfolder import RunFolder
+from mlbench.collect.runfolder import AttemptFolder, RunFolder
 from mlbench.collect.storage import load_rows
-from mlbench.store.tables import AllReduceResult, StorageResult
+from mlbench.collect.telemetry import read_telemetry
+from mlbench.ingest.build import note_rows
+from mlbench.store.tables import AllReduceResult, NoteRow, StorageResult, TelemetrySeries
 
 
 def allreduce_rows(folder: RunFolder) -> list[AllReduceResult]:
@@ -56,3 +58,24 @@ def storage_rows(folder: RunFolder) -> list[StorageResult]:
         )
         for row in load_rows(folder.storage)
     ]
+
+
+def telemetry_rows(attempt: AttemptFolder, run_start_ms: float | None) -> tuple[list[TelemetrySeries], list[NoteRow]]:
+    """Time lines of one attempt, in seconds since run_start, so that they lie over its epochs; none without a start."""
+    if run_start_ms is None:
+        return [], []
+    found, notes = read_telemetry(attempt.telemetry)
+    rows = [
+        TelemetrySeries(
+            host=series.host,
+            metric=series.metric,
+            num_points=len(series.values),
+            mean=series.mean,
+            min=series.min,
+            max=series.max,
+            times_s=[round((time_ms - run_start_ms) / 1e3, 3) for time_ms in series.times_ms],
+            points=list(series.values),
+        )
+        for series in found
+    ]
+    return rows, note_rows(notes)

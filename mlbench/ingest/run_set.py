@@ -30,7 +30,7 @@ from mlbench.ingest.build import (
     utc,
 )
 from mlbench.ingest.content import content_hash, file_sha256
-from mlbench.ingest.measurements import allreduce_rows, storage_rows
+from mlbench.ingest.measurements import allreduce_rows, storage_rows, telemetry_rows
 from mlbench.ingest.plain import load_config, load_json
 from mlbench.store.tables import HostFact, NoteRow, Run, RunSet, System
 
@@ -46,6 +46,7 @@ class _Attempt:
     record: AttemptFile | None
     log: RunLog
     run: Run
+    telemetry_notes: list[NoteRow]
 
 
 def read_run_set(folder: RunFolder) -> RunSet:
@@ -180,7 +181,8 @@ def _read_attempt(folder: RunFolder, item: AttemptFolder, identity: RunSetFile) 
     )
     if run.seed is None and record is not None:
         run.seed = record.seed
-    return _Attempt(item, record, log, run)
+    run.telemetry, notes = telemetry_rows(item, log.run_start_ms)
+    return _Attempt(item, record, log, run, notes)
 
 
 def _ended(record: AttemptFile | None, log: RunLog) -> tuple[RunStatus | None, str | None]:
@@ -271,6 +273,7 @@ def _notes(folder: RunFolder, attempts: Sequence[_Attempt]) -> Iterator[NoteRow]
             )
     for attempt in attempts:
         yield from note_rows(attempt.log.notes)
+        yield from attempt.telemetry_notes
 
 
 def _host_facts(folder: RunFolder) -> list[HostFact]:

@@ -12,21 +12,26 @@ BARE = ("-I", "-S")
 """For the helpers of the standard library: no site-packages, so they start in a few hundredths of a second."""
 
 
-def worker_command(python: str, job: Path, rank_log_dir: Path) -> tuple[str, ...]:
+def worker_command(python: str, job: Path, rank_log_dir: Path, *, telemetry: bool = False) -> tuple[str, ...]:
     """The training worker on a bare host. `python` has mxnet and horovod."""
     worker = (python, str(ISLAND / "start.py"), "__main__", str(job))
-    return parent_command(python, ISLAND, rank_log_dir, worker)
+    return parent_command(python, ISLAND, rank_log_dir, worker, telemetry=telemetry)
 
 
-def container_worker_command(job: Path, rank_log_dir: Path) -> tuple[str, ...]:
+def container_worker_command(job: Path, rank_log_dir: Path, *, telemetry: bool = False) -> tuple[str, ...]:
     """The training worker inside a container, where the island is mounted and PYTHONPATH is `CONTAINER_ROOT`."""
     worker = (CONTAINER_PYTHON, "-m", CONTAINER_ISLAND.name, str(job))
-    return parent_command(CONTAINER_PYTHON, CONTAINER_ISLAND, rank_log_dir, worker)
+    return parent_command(CONTAINER_PYTHON, CONTAINER_ISLAND, rank_log_dir, worker, telemetry=telemetry)
 
 
-def parent_command(python: str, island: Path, rank_log_dir: Path, command: tuple[str, ...]) -> tuple[str, ...]:
-    """`command` below the parent that writes its output to `rank_log_dir`/rank_<r>.log."""
-    return (python, *BARE, str(island / "start.py"), "parent", "--log-dir", str(rank_log_dir), "--", *command)
+def parent_command(
+    python: str, island: Path, rank_log_dir: Path, command: tuple[str, ...], *, telemetry: bool = False
+) -> tuple[str, ...]:
+    """`command` below the parent that writes its output to `rank_log_dir`/rank_<r>.log; with `telemetry` the first
+    parent of a host also records what the host does, in `rank_log_dir`/telemetry."""
+    more = ("--telemetry",) if telemetry else ()
+    start = (python, *BARE, str(island / "start.py"), "parent", "--log-dir", str(rank_log_dir))
+    return (*start, *more, "--", *command)
 
 
 def sweep_command(python: str, mark: str) -> list[str]:

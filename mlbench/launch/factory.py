@@ -171,6 +171,7 @@ class Attempt:
     rank_log_dir: Path
     log: Path
     mark: str
+    telemetry: bool = False
 
 
 def make_launch(
@@ -182,10 +183,12 @@ def make_launch(
     if plan.config.launcher.name is LauncherName.local:
         hosts = (Host(name=LOCALHOST, slots=plan.num_ranks),)
     if container is None:
-        command = worker_command(worker_python(plan.config), attempt.job, attempt.rank_log_dir)
+        command = worker_command(
+            worker_python(plan.config), attempt.job, attempt.rank_log_dir, telemetry=attempt.telemetry
+        )
         mounts: tuple[tuple[Path, Path, bool], ...] = ()
     else:
-        command = container_worker_command(attempt.job, attempt.rank_log_dir)
+        command = container_worker_command(attempt.job, attempt.rank_log_dir, telemetry=attempt.telemetry)
         mounts = _mounts(plan)
         variables = {**MPI_ENVIRONMENT, **variables}
     launch = Launch(

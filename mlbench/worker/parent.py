@@ -1,6 +1,6 @@
 """The small parent that every rank has on its host; standard library only.
 
-    python -I -S start.py parent --log-dir DIR [--grace S] -- COMMAND...
+    python -I -S start.py parent --log-dir DIR [--telemetry] [--grace S] -- COMMAND...
 
 It writes the rank's output to DIR/rank_<r>.log, so that ranks never write into each other's lines; ends the rank and
 all that descends from it when its launcher goes away or says so; and ends with the rank's own status (128 + signal
@@ -20,6 +20,7 @@ from . import processes
 
 RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 """Set by horovodrun, Open MPI, PMIx and PMI launchers and srun; the first that is there counts."""
+LOCAL_RANK_VARIABLES = ("HOROVOD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 GRACE_S = 0.5
 """Between TERM and KILL: mpirun waits one second before it kills this parent itself."""
 _STATUS_CANNOT_START = 127
@@ -35,11 +36,24 @@ def rank_of(environment: Mapping[str, str]) -> int:
     return 0
 
 
-class Parent:
-    """One rank from start to end."""
+def is_first_of_host(environment: Mapping[str, str]) -> bool:
+    """One rank a host has local rank 0; a single process is alone there."""
+    return next((environment[name] == "0" for name in LOCAL_RANK_VARIABLES if name in environment), True)
 
-    def __init__(self, command: Sequence[str], log: str, grace_s: float) -> None:
+
+def telemetry_command(log_dir: str, mark: str) -> List[str]:
+    """The sampler of this host. Without -S: pynvml lies in site-packages."""
+    start = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start.py")
+    folder = os.path.join(log_dir, "telemetry")
+    return [sys.executable, "-I", start, "telemetry", "--folder", folder, "--mark", mark]
+
+
+class Parent:
+    """One rank from start to end, and beside it `beside`, which ends with the rank and whose status does not count."""
+
+    def __init__(self, command: Sequence[str], log: str, grace_s: float, beside: Sequence[str] = ()) -> None:
         self._command = list(command)
+        self._beside = list(beside)
         self._log = log
         self._grace_s = grace_s
         self._launcher = os.getppid()
@@ -72,6 +86,10 @@ class Parent:
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             self._child = subprocess.Popen(self._command, stdout=log, stderr=log, preexec_fn=self._in_child)
+            if self._beside:
+                subprocess.Popen(
+                    self._beside, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self._in_child
+                )
         finally:
             os.close(log)
 
@@ -101,13 +119,17 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="parent", description="Start one rank and end it with its launcher.")
     parser.add_argument("--log-dir", required=True)
     parser.add_argument("--grace", type=float, default=GRACE_S, help="seconds between TERM and KILL")
+    parser.add_argument("--telemetry", action="store_true", help="record what this host does, in DIR/telemetry")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         parser.error("a command is needed after --")
     log = os.path.join(options.log_dir, "rank_%d.log" % rank_of(os.environ))
-    return Parent(command, log, options.grace).run()
+    beside: List[str] = []
+    if options.telemetry and is_first_of_host(os.environ):
+        beside = telemetry_command(options.log_dir, os.environ.get(processes.MARK_VARIABLE, ""))
+    return Parent(command, log, options.grace, beside).run()
 
 
 if __name__ == "__main__":
