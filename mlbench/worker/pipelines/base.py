@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import queue
 import threading
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..job import JobError
 from ..ranks import Rank
@@ -133,10 +134,33 @@ class TrainingOrder:
                 position, left = position + len(piece), left - len(piece)
             yield numpy.concatenate(pieces)
 
+    def stream(self) -> Iterator[Tuple[int, Any]]:
+        """(epoch, image numbers) of each batch from epoch 1 on, without end."""
+        for epoch in itertools.count(1):
+            for numbers in self.batches(epoch):
+                yield epoch, numbers
+
 
 def validation_share(num_val: int, rank: Rank) -> "range":
     """Image numbers that this rank evaluates: a contiguous share, sizes differ by at most one."""
     return range(num_val * rank.rank // rank.size, num_val * (rank.rank + 1) // rank.size)
+
+
+class StreamTraining(Training):
+    """Training batches from one endless iterator that runs ahead in a thread, across the ends of epochs too.
+
+    `make()` gives this rank's batches from epoch 1 on, for example over `TrainingOrder.stream()`."""
+
+    def __init__(self, job: TrainingJob, make: Callable[[], Iterator[Batch]]) -> None:
+        self._job = job
+        self._ahead = Prefetcher(make, job.data.prefetch_batches)
+        self._batches = iter(self._ahead)
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        return itertools.islice(self._batches, micro_batches(self._job, epoch))
+
+    def close(self) -> None:
+        self._ahead.close()
 
 
 class Prefetcher:
