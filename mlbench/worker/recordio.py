@@ -214,6 +214,30 @@ class RecordReader:
         self.close()
 
 
+def parse_record(raw: bytes, path: str, offset: int) -> bytes:
+    """The payload of a record whose bytes were read from `path` at `offset`; bytes behind it are ignored.
+
+    Raises RecordFault."""
+    pieces: List[bytes] = []
+    at = 0
+    while True:
+        if at + HEAD_BYTES > len(raw):
+            raise RecordFault(path, offset, "record cut short: no head at %d" % (offset + at))
+        magic, word = _HEAD.unpack_from(raw, at)
+        if magic != MAGIC:
+            raise RecordFault(path, offset, "bad magic 0x%08x, expected 0x%08x" % (magic, MAGIC))
+        flag, length = word >> 29, word & MAX_PAYLOAD_BYTES
+        if (flag in (_WHOLE, _FIRST)) != (at == 0):
+            raise RecordFault(path, offset, "part %d of a record where another was expected" % flag)
+        at += HEAD_BYTES
+        if at + length > len(raw):
+            raise RecordFault(path, offset, "record cut short: ends at %d" % (offset + at + length))
+        pieces.append(raw[at : at + length])
+        at += length + (-length % 4)
+        if flag in (_WHOLE, _LAST):
+            return pieces[0] if flag == _WHOLE else MAGIC_BYTES.join(pieces)
+
+
 def iter_records(path: str, start: int = 0, end: Optional[int] = None) -> Iterator[Tuple[int, bytes]]:
     """(offset, payload) of each record from `start` up to the record that begins at or behind `end`.
 
@@ -251,22 +275,29 @@ def next_head(path: str, start: int, end: int) -> Optional[int]:
 
 def read_index(path: str) -> Index:
     """Read an `.idx` file. Raises RecordFault naming the offset of the first line that is not `key<TAB>offset`."""
+    with open(path, "rb") as stream:
+        return parse_index(stream, path)
+
+
+def parse_index(lines: Iterable[bytes], path: str) -> Index:
+    """An index from the lines of `path`. Raises RecordFault as read_index does."""
     keys: "array[int]" = array("Q")
     offsets: "array[int]" = array("Q")
     at = 0
-    with open(path, "rb") as stream:
-        for line in stream:
-            try:
-                key, offset = line.split()
-                keys.append(int(key))
-                offsets.append(int(offset))
-            except (ValueError, OverflowError):
-                if line.strip():
-                    shown = line[:60].decode("ascii", "backslashreplace").strip()
-                    raise RecordFault(path, at, "index line %r, expected 'key<TAB>offset'" % shown)
-            at += len(line)
-    if len(keys) != len(offsets):
-        raise RecordFault(path, at, "index has %d keys and %d offsets" % (len(keys), len(offsets)))
+    for line in lines:
+        try:
+            key, offset = line.split()
+            pair = (int(key), int(offset))
+            if max(pair) >= 1 << 64 or min(pair) < 0:
+                raise ValueError("out of range")
+        except ValueError:
+            if line.strip():
+                shown = line[:60].decode("ascii", "backslashreplace").strip()
+                raise RecordFault(path, at, "index line %r, expected 'key<TAB>offset'" % shown)
+        else:
+            keys.append(pair[0])
+            offsets.append(pair[1])
+        at += len(line)
     return Index(keys, offsets)
 
 

@@ -178,7 +178,5 @@ def make_spec(
 def messages(items: Any, count: int) -> List[Tuple[int, int, str]]:
     """(place in the batch, status, message) of each item that is not OK."""
     return [
-        (i, items[i].status, items[i].message.decode("utf-8", "replace"))
-        for i in range(count)
-        if items[i].status != OK
+        (i, items[i].status, items[i].message.decode("utf-8", "replace")) for i in range(count) if items[i].status != OK
     ]
