@@ -156,13 +156,13 @@ class _Locator:
 
     def _tree(self, submitter: Path) -> Tree:
         sets = [self._result_folder(folder, submitter) for folder in self._benchmark_folders(submitter / "results")]
-        entries, truncated = self._entries(submitter)
+        entries = tree_entries(submitter, base=self.base)
         return Tree(
             root=submitter,
             name=self._rel(submitter),
             ruleset=self._ruleset(submitter),
             entries=entries,
-            truncated=truncated,
+            truncated=len(entries) >= MAX_ENTRIES,
             sets=sets,
         )
 
@@ -277,37 +277,36 @@ class _Locator:
             unread=unread,
         )
 
-    # -- every name of a tree
 
-    def _entries(self, submitter: Path) -> tuple[list[Entry], bool]:
-        entries: list[Entry] = []
-        for folder, folders, files in os.walk(submitter, followlinks=False):
-            here = Path(folder)
-            folders.sort()
-            for name in sorted([*folders, *files]):
-                if len(entries) >= MAX_ENTRIES:
-                    return entries, True
-                entries.append(self._entry(here / name, submitter))
-        return entries, False
+def tree_entries(root: Path, *, base: Path | None = None, limit: int = MAX_ENTRIES) -> list[Entry]:
+    """Every name below a folder, at most `limit`, in order; links are not followed. Names are relative to `base`."""
+    entries: list[Entry] = []
+    for folder, folders, files in os.walk(root, followlinks=False):
+        folders.sort()
+        for name in sorted([*folders, *files]):
+            if len(entries) >= limit:
+                return entries
+            entries.append(_entry(Path(folder) / name, root, base or root))
+    return entries
 
-    def _entry(self, path: Path, submitter: Path) -> Entry:
-        is_link = path.is_symlink()
-        problem = None
-        if is_link and not path.exists():
-            problem = "leads nowhere"
-        elif is_link and not _inside(path, submitter):
-            problem = "leads out of the tree"
-        is_dir = path.is_dir() and not is_link
-        status = path.lstat()
-        return Entry(
-            path=path,
-            name=self._rel(path),
-            is_dir=is_dir,
-            is_link=is_link,
-            size_bytes=status.st_size,
-            num_children=sum(1 for _ in path.iterdir()) if is_dir and os.access(path, os.R_OK) else None,
-            link_problem=problem,
-        )
+
+def _entry(path: Path, root: Path, base: Path) -> Entry:
+    is_link = path.is_symlink()
+    problem = None
+    if is_link and not path.exists():
+        problem = "leads nowhere"
+    elif is_link and not _inside(path, root):
+        problem = "leads out of the tree"
+    is_dir = path.is_dir() and not is_link
+    return Entry(
+        path=path,
+        name=os.path.relpath(path, base).replace(os.sep, "/"),
+        is_dir=is_dir,
+        is_link=is_link,
+        size_bytes=path.lstat().st_size,
+        num_children=sum(1 for _ in path.iterdir()) if is_dir and os.access(path, os.R_OK) else None,
+        link_problem=problem,
+    )
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -134,7 +134,8 @@ class OfficialChecks:
 
     def reports(self) -> list[OfficialReport]:
         """One report per input. What the process did not come to, because it died or took too long, is a crash."""
-        assert self._process is not None and self._folder is not None, "start() comes first"
+        assert self._process is not None, "start() comes first"
+        assert self._folder is not None
         fault = "ended without an answer"
         try:
             answers, errors = self._process.communicate(timeout=self._timeout_s)

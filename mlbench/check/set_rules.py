@@ -159,7 +159,7 @@ def no_clones(context: SetContext) -> Iterable[Outcome]:
         twin = by_course.setdefault(course, file) if len(course) > 2 else file
         if twin is not file:
             yield Problem(
-                found=f"every epoch lasts as long, to the millisecond, and all accuracies are those of {_short(twin, file)}",
+                found=f"every epoch time and every accuracy is that of {_short(twin, file)}",
                 expected="a run of its own",
                 file=file.name,
             )

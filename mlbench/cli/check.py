@@ -51,7 +51,10 @@ def check(
 
 
 def resolve(name: str) -> Path:
-    """The path meant by a path, a run set's id, or the beginning or end of one."""
+    """The path meant by a path, or by a run set as the database or the runs folder knows it.
+
+    Raises: InputError: it is neither.
+    """
     path = Path(name)
     if path.exists() or "/" in name:
         return path
@@ -63,14 +66,23 @@ def resolve(name: str) -> Path:
         return find_run_folder(name, home() / "runs").path
     except InputError as error:
         stored = _stored_path(name)
-        if stored is not None:
-            return stored
-        raise InputError(f"{name}: no such file or folder, and {error}") from error
+        if stored is None:
+            raise InputError(f"{name}: no such file or folder; {error}") from error
+        return stored
 
 
 def _stored_path(name: str) -> Path | None:
-    """Where the database says that a run set's files are; None when it does not know it."""
-    return None
+    """Where the database says that the files of a run set are; None when it knows none of that name."""
+    from mlbench.errors import InputError, StoreError
+    from mlbench.store.engine import open_database
+    from mlbench.store.repository import load_run_set
+
+    try:
+        engine = open_database(readonly=True)
+        path = load_run_set(engine, name).path
+    except (InputError, StoreError):
+        return None
+    return Path(path) if path is not None and Path(path).exists() else None
 
 
 def _print(report: Report, chosen: object) -> None:
