@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mlbench.collect.runfiles import write_json
 from mlbench.collect.runfolder import AttemptFolder, RunFolder
 from mlbench.config import LauncherName
 from mlbench.launch import factory
@@ -44,21 +43,19 @@ def prepare(plan: Plan, run_folder: RunFolder, folder: AttemptFolder, *, seed: i
 def make_launch(plan: Plan, folder: AttemptFolder, mark: str) -> tuple[Launcher, Launch]:
     """The launcher of the plan, and what it is to start for the attempt in `folder`."""
     launcher = make_launcher(plan)
-    attempt = factory.Attempt(job=folder.job, rank_log_dir=folder.path, log=folder.launcher_log, mark=mark)
+    attempt = factory.Attempt(
+        job=folder.job,
+        rank_log_dir=folder.path,
+        log=folder.launcher_log,
+        mark=mark,
+        telemetry=plan.config.telemetry,
+    )
     launch = factory.make_launch(plan, make_container(plan), attempt)
     if plan.config.launcher.name is not LauncherName.rehearsal:
         return launcher, launch
     settings = plan.config.launcher.rehearsal
     fault = fault_of(settings, index=folder.index, attempt=folder.attempt, warmup=folder.warmup)
     return launcher, replace(launch, command=rehearsal_command(folder.job, settings, fault))
-
-
-def clear_cache(plan: Plan, folder: AttemptFolder) -> bool:
-    """Make the page cache cold on every host, and keep what each host proved. True: proven everywhere."""
-    if plan.config.launcher.name is LauncherName.rehearsal:
-        write_json(folder.cache, {"mode": plan.config.cache.value, "cache_clear": False, "hosts": {}})
-        return False
-    raise NotImplementedError
 
 
 def launcher_afterwards(plan: Plan, folder: AttemptFolder, mark: str) -> list[list[str]]:

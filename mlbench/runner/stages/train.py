@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 
 from mlbench.config import OnFailure
-from mlbench.errors import RunFailedError
+from mlbench.errors import InputError, RunFailedError
 from mlbench.runner.attempt import choose_seed, run_attempt
 from mlbench.runner.context import StageContext, StageReport
 from mlbench.runner.events import AttemptEnded, AttemptStarted, Said, StageState
 from mlbench.runner.judge import ended_by_itself
 from mlbench.runner.missing import Slot, attempts_of, missing_slots
+from mlbench.runner.observe import observe
 
 
 class TrainStage:
@@ -39,7 +40,19 @@ class TrainStage:
             num_failed += 1
             if context.plan.config.on_failure is OnFailure.stop:
                 break
-        return _report(num_done, len(slots), num_failed, time.monotonic() - began, lifetimes_s)
+        wall_s = time.monotonic() - began
+        _observe(context)
+        return _report(num_done, len(slots), num_failed, wall_s, lifetimes_s)
+
+
+def _observe(context: StageContext) -> None:
+    """Findings about what the machine did; a damaged file of theirs costs no finished run."""
+    try:
+        observe(context)
+    except InputError as error:
+        context.listener(Said(str(error), warning=True))
+    except OSError as error:
+        raise RunFailedError(f"{context.folder.findings}: cannot be written ({error.strerror})") from error
 
 
 def _run_slot(context: StageContext, slot: Slot, number: int, total: int, used: set[int]) -> tuple[bool, float]:
