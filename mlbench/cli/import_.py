@@ -41,6 +41,9 @@ def import_results(
     round_name: Annotated[
         str | None, typer.Option("--round", metavar="R", help="Round such as v2.1; default: from the path.")
     ] = None,
+    bundle: Annotated[
+        bool, typer.Option("--bundle", help="PATHs are bundles written by `mlbench results export --bundle`.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     db: Annotated[
         str | None, typer.Option("--db", metavar="URL", help="Database; default: MLBENCH_DB_URL or db/mlbench.sqlite.")
@@ -54,7 +57,9 @@ def import_results(
     given_round = parse_round(round_name) if round_name is not None else None
     outcome = _Outcome()
     folders: list[ResultFolder] = []
-    for path in paths:
+    if bundle:
+        _read_bundles(open_database(db), paths, outcome)
+    for path in () if bundle else paths:
         if (path / "run_set.json").is_file():
             raise InputError(f"{path}: a run set of mlbench itself; `mlbench db rebuild` reads those")
         tree = scan_tree(path, round_name=given_round)
@@ -81,6 +86,19 @@ def _save_all(engine: Engine, folders: list[ResultFolder], outcome: _Outcome) ->
         outcome.unreadable += imported.unreadable
         for run_set in imported.run_sets:
             outcome.saved.append((run_set, save_run_set(engine, run_set)))
+
+
+def _read_bundles(engine: Engine, paths: list[Path], outcome: _Outcome) -> None:
+    from mlbench.ingest.bundle import read_bundle
+    from mlbench.plan.paths import home
+
+    for path in paths:
+        report = read_bundle(engine, path, home() / "runs", home() / "imports")
+        outcome.saved += report.saved
+        outcome.unreadable += [
+            f"{path}: {name}: another run set of this id is here, with other content; ours was left alone"
+            for name in report.conflicts
+        ]
 
 
 def _with_progress(folders: list[ResultFolder]) -> Iterable[ResultFolder]:

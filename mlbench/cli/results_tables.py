@@ -9,7 +9,7 @@ from mlbench.cli.moments import shown
 from mlbench.store.summary import RunSetSummary
 from mlbench.store.tables import AllReduceResult, Run, RunSet, StorageResult
 
-_WIDE = 140
+_WIDE = 180
 _COLUMNS = ("run set", "system", "good", "score, s", "samples/s")
 _NUMBERS = ("ranks", "batch", "good", "score, s", "cv, %", "samples/s", "first epoch")
 _WIDE_COLUMNS = ("run set", "started", "org", "system", *_NUMBERS)

@@ -180,6 +180,13 @@ def all_run_sets(engine: Engine) -> list[StoredRunSet]:
         ]
 
 
+def stored_hash(engine: Engine, run_set: str) -> str | None:
+    """Content hash under a public id, None when it is not there."""
+    with reading(engine) as connection:
+        found = connection.execute(select(RunSet.content_hash).where(RunSet.run_set == run_set)).scalar()
+    return None if found is None else str(found)
+
+
 def pin_baseline(engine: Engine, name: str, run_set: str) -> None:
     """Give a run set the name `name`, taking it from another that had it. `run_set` as `find_run_set` takes it."""
     public_id = find_run_set(engine, run_set)
