@@ -154,11 +154,9 @@ def _files(run_set: RunSet) -> Iterator[tuple[str, Path]]:
         return
     root = Path(run_set.path)
     if run_set.origin == "run":
-        for folder, _, names in os.walk(root):
-            for name in sorted(names):
-                file = Path(folder) / name
-                if name not in _SKIPPED and file.is_file() and not file.is_symlink():
-                    yield file.relative_to(root).as_posix(), file
+        for file in sorted(Path(folder) / name for folder, _, names in os.walk(root) for name in names):
+            if file.name not in _SKIPPED and file.is_file() and not file.is_symlink():
+                yield file.relative_to(root).as_posix(), file
         return
     for found in scan_tree(root, round_name=run_set.round).folders:
         if not any(row.run_set == run_set.run_set for row in import_folder(found).run_sets):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError, TimeoutError
 from sqlalchemy.pool import NullPool, StaticPool
 
 from mlbench.collect.safety import mask_url
@@ -111,7 +111,7 @@ def store_errors(engine: Engine) -> Iterator[None]:
     """Turn the faults of a driver into one sentence that names the database."""
     try:
         yield
-    except SQLAlchemyError as error:
+    except (DBAPIError, TimeoutError) as error:
         raise StoreError(explain(engine, error)) from error
 
 
