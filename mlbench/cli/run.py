@@ -69,7 +69,6 @@ def resume(
     """Run only what is missing of a run set: the same configuration, fresh seeds."""
     from mlbench.preflight.machine import probe_machine
     from mlbench.runner.interrupt import StopRequest
-    from mlbench.runner.provenance import gather
     from mlbench.runner.resume import resume_series
     from mlbench.runner.stored import open_stored
 
@@ -79,10 +78,7 @@ def resume(
     try:
         result = resume_series(
             stored.folder,
-            ready.plan,
-            hosts=ready.hosts,
-            provenance=gather(ready.plan, ready.clock_offsets_s),
-            volatile=ready.volatile,
+            ready,
             command_line=_command_line(),
             listener=listener,
             stop=StopRequest(),
@@ -147,9 +143,7 @@ def _start(
     listener = _listener(as_json)
     try:
         return start_series(
-            ready.plan,
-            hosts=ready.hosts,
-            clock_offsets_s=ready.clock_offsets_s,
+            ready,
             command_line=_command_line(),
             listener=listener,
             stop=stop or StopRequest(),

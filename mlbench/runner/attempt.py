@@ -15,13 +15,15 @@ from mlbench.collect.runlog import RunLog, RunStatus
 from mlbench.config import BenchmarkKind
 from mlbench.errors import InputError, RunFailedError
 from mlbench.launch.supervisor import EndedBy, Outcome, run_launch
+from mlbench.runner.cold import clear_cache
 from mlbench.runner.context import StageContext
 from mlbench.runner.events import AttemptProgress, Listener
 from mlbench.runner.judge import Judgement, judge
-from mlbench.runner.launching import Prepared, clear_cache, prepare
+from mlbench.runner.launching import Prepared, prepare
 from mlbench.runner.missing import Slot
 from mlbench.runner.seeds import fresh_seed, numbered_seed
 from mlbench.runner.tail import LogTail, Progress, last_lines
+from mlbench.runner.telling import first_failure, telling_log
 
 POLL_S = 0.2
 _NUM_LAST_LINES = 20
@@ -149,7 +151,8 @@ def make_record(
     while tail.poll():
         continue
     good = verdict.status is RunStatus.success
-    log = None if good else _telling_log(folder)
+    failed = first_failure(folder.launcher_log) if verdict.status is RunStatus.crashed else None
+    log = None if good else telling_log(folder)
     return AttemptFile(
         schema_version=SCHEMA_VERSION,
         job_id=job_id,
@@ -158,7 +161,7 @@ def make_record(
         warmup=folder.warmup,
         rehearsal=rehearsal,
         status=verdict.status.value,
-        reason=verdict.reason,
+        reason=verdict.reason if failed is None else f"{verdict.reason}; {failed}",
         exit_status=exit_status,
         seed=seed,
         cache_clear=cache_clear,
@@ -185,20 +188,6 @@ def target_of(context: StageContext) -> float | None:
     if context.plan.config.benchmark.kind is BenchmarkKind.train:
         return context.plan.schedule.target_accuracy
     return None
-
-
-def _telling_log(folder: AttemptFolder) -> Path | None:
-    """The log that says most about a failure: the one written last among the launcher's and the ranks'."""
-    logs = [path for path in (folder.launcher_log, *sorted(folder.path.glob("rank_*.log"))) if _size(path) > 0]
-    # The launcher's own log is preferred when both were written at the same time: it names the rank that failed.
-    return max(logs, key=lambda path: (path.stat().st_mtime, path == folder.launcher_log), default=None)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _stopped(context: StageContext, outcome: Outcome) -> tuple[RunStatus, str] | None:

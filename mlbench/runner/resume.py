@@ -8,22 +8,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mlbench.collect.runfiles import Provenance, Resume, RunSetFile, read_run_set, write_json
+from mlbench.collect.runfiles import Resume, RunSetFile, read_run_set, write_json
 from mlbench.collect.runfolder import AttemptFolder, RunFolder
-from mlbench.collect.safety import storable_arguments
+from mlbench.collect.safety import storable_arguments, storable_environment
 from mlbench.config import BenchmarkKind
 from mlbench.errors import PreflightError
 from mlbench.launch.supervisor import Limits, supervise
 from mlbench.plan.types import Plan
 from mlbench.runner.attempt import make_record, read_log_if_any
 from mlbench.runner.events import Listener, RunSetStarted, Said
-from mlbench.runner.facts import HostFacts, all_facts, differences, read_hosts
+from mlbench.runner.facts import all_facts, differences, read_hosts
 from mlbench.runner.identity import held
 from mlbench.runner.interrupt import StopRequest
 from mlbench.runner.judge import judge
 from mlbench.runner.launching import job_mark, launcher_afterwards
 from mlbench.runner.missing import Attempt, attempts_of
 from mlbench.runner.outcome import SeriesResult
+from mlbench.runner.provenance import gather
+from mlbench.runner.ready import Ready
 from mlbench.runner.series import run_stages
 from mlbench.worker.job import JobError, load
 
@@ -32,25 +34,21 @@ _CLEAN_LIMIT_S = 60.0
 
 def resume_series(
     folder: RunFolder,
-    plan: Plan,
+    ready: Ready,
     *,
-    hosts: HostFacts,
-    provenance: Provenance,
-    volatile: frozenset[str],
     command_line: Sequence[str],
     listener: Listener,
     stop: StopRequest,
     force: bool,
 ) -> SeriesResult:
-    """Run what is missing of `folder`, planned again as `plan` from its stored configuration.
+    """Run what is missing of `folder`, made ready again from its stored configuration.
 
-    Args:
-        hosts, provenance: facts of now; `volatile` names host facts that change by themselves.
-        force: go on although facts differ, and record it.
+    Args: force: go on although facts differ, and record it.
     Raises PreflightError: another mlbench runs it, facts differ, or something of it is still alive."""
+    plan = ready.plan
     with held(folder):
         identity = read_run_set(folder.identity)
-        changed = changed_facts(identity, folder, hosts, provenance, volatile)
+        changed = changed_facts(identity, folder, ready)
         if changed and not force:
             raise PreflightError(
                 f"{folder.run_set}: {len(changed)} facts differ from its first call ({'; '.join(changed[:5])}), so its "
@@ -72,12 +70,15 @@ def resume_series(
         return run_stages(plan, folder, identity, listener=listener, stop=stop, differences=changed)
 
 
-def changed_facts(
-    identity: RunSetFile, folder: RunFolder, hosts: HostFacts, provenance: Provenance, volatile: frozenset[str]
-) -> list[str]:
+def changed_facts(identity: RunSetFile, folder: RunFolder, ready: Ready) -> list[str]:
     """What differs now from when the run set was started."""
-    before = all_facts(identity, read_hosts(folder.hosts), volatile)
-    now = all_facts(replace(identity, provenance=provenance), hosts, volatile)
+    before = all_facts(identity, read_hosts(folder.hosts), ready.volatile)
+    provenance = gather(ready.plan, ready.clock_offsets_s)
+    now = all_facts(
+        replace(identity, provenance=provenance, environment=storable_environment(ready.plan.environment)),
+        ready.hosts,
+        ready.volatile,
+    )
     return differences(before, now)
 
 

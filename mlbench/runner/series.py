@@ -16,13 +16,13 @@ from mlbench.errors import InputError, MlbenchError, PreflightError, RunFailedEr
 from mlbench.plan.types import Plan
 from mlbench.runner.context import StageContext, StageReport
 from mlbench.runner.events import Listener, RunSetStarted, Said, StageEnded, StageStarted, StageState
-from mlbench.runner.facts import HostFacts
 from mlbench.runner.findings import drop_findings, put_finding
 from mlbench.runner.identity import create_run_folder, held
 from mlbench.runner.interrupt import StopRequest
 from mlbench.runner.missing import attempts_of, missing_slots
 from mlbench.runner.outcome import Official, SeriesResult
 from mlbench.runner.provenance import gather
+from mlbench.runner.ready import Ready
 from mlbench.runner.stages import load_stage
 from mlbench.runner.storing import Keeper
 from mlbench.runner.verdict import official_verdict
@@ -33,27 +33,25 @@ if TYPE_CHECKING:
 
 
 def start_series(
-    plan: Plan,
+    ready: Ready,
     *,
-    hosts: HostFacts,
-    clock_offsets_s: Mapping[str, float],
     command_line: Sequence[str],
     listener: Listener,
     stop: StopRequest,
     reproduces: str | None = None,
     sweep: str | None = None,
 ) -> SeriesResult:
-    """Make a new run set and run it. `hosts` and `clock_offsets_s` are what preflight found.
+    """Make a new run set and run it.
 
     Raises PreflightError: the folder cannot be made; nothing was launched."""
-    now = datetime.now(UTC)
+    plan, now = ready.plan, datetime.now(UTC)
     folder = create_run_folder(plan.runs_dir, plan.config.benchmark.name, now)
     identity = describe(
-        plan, folder, now, clock_offsets_s, command_line=command_line, reproduces=reproduces, sweep=sweep
+        plan, folder, now, ready.clock_offsets_s, command_line=command_line, reproduces=reproduces, sweep=sweep
     )
     try:
         folder.config.write_text(to_yaml(plan.config), encoding="utf-8")
-        write_json(folder.hosts, {host: dict(facts) for host, facts in hosts.items()})
+        write_json(folder.hosts, {host: dict(facts) for host, facts in ready.hosts.items()})
         write_json(folder.identity, identity)
     except OSError as error:
         raise PreflightError(
@@ -61,6 +59,8 @@ def start_series(
             "folder with runs_dir=FOLDER"
         ) from error
     listener(RunSetStarted(folder.run_set, str(folder.path), resumed=False))
+    for note in (*plan.notes, *ready.notes):
+        listener(Said(note))
     with held(folder):
         return run_stages(plan, folder, identity, listener=listener, stop=stop)
 

@@ -133,7 +133,7 @@ def accuracy_after(epoch: int, last: int, target: float, reaches: bool, rng: ran
 def play_fault(fault: str, log: Log) -> Optional[int]:
     """What happens after epoch 3: an exit status when the process is to end, None when it goes on."""
     if fault == "crash":
-        print("rehearsal: this is the crash that was asked for", file=sys.stderr, flush=True)
+        print("RehearsalError: this is the crash that was asked for", file=sys.stderr, flush=True)
         return 1
     if fault == "torn_line":
         log.torn()
@@ -212,10 +212,15 @@ def write_at_once(job: Job) -> None:
 
 
 def write_rank_logs(job: Job) -> None:
-    for rank in range(job.num_ranks):
+    """One log a rank, as the ranks' parents write them; what is said from here on goes to that of rank 0."""
+    for rank in reversed(range(job.num_ranks)):
         path = os.path.join(job.files.rank_log_dir, "rank_%d.log" % rank)
-        with open(path, "a", encoding="utf-8") as stream:
-            stream.write("rehearsal: rank %d of %d, job %s, no training\n" % (rank, job.num_ranks, job.job_id))
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(log, b"rehearsal: rank %d of %d, no training\n" % (rank, job.num_ranks))
+        if rank == 0:
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+        os.close(log)
 
 
 def run(job: Job, seconds: float, num_epochs: int, fault: str) -> int:
@@ -247,7 +252,7 @@ def main(argv: Sequence[str]) -> int:
         print("rehearsal: %s" % error, file=sys.stderr)
         return 2
     except OSError as error:
-        print("rehearsal: cannot write the log (%s)" % error, file=sys.stderr)
+        print("OSError: cannot write the log (%s)" % error, file=sys.stderr)
         return 1
 
 

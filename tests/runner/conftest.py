@@ -13,8 +13,7 @@ from mlbench.plan.machine import Machine
 from mlbench.runner.events import AttemptProgress, Event
 from mlbench.runner.interrupt import StopRequest
 from mlbench.runner.outcome import SeriesResult
-from mlbench.runner.provenance import gather
-from mlbench.runner.ready import machine_facts, make_ready, plan_here
+from mlbench.runner.ready import make_ready, plan_here
 from mlbench.runner.resume import resume_series
 from mlbench.runner.series import start_series
 from mlbench.runner.stored import open_stored
@@ -55,9 +54,7 @@ class Rehearsal:
         given = [*QUICK, f"runs_dir={self.root / 'runs'}", f"db.url=sqlite:///{self.root / 'db.sqlite'}", *overrides]
         ready = make_ready(plan_here(compose(given), machine), machine)
         return start_series(
-            ready.plan,
-            hosts=ready.hosts,
-            clock_offsets_s=ready.clock_offsets_s,
+            ready,
             command_line=["mlbench", *given],
             listener=listen or self.listen,
             stop=stop or StopRequest(),
@@ -65,13 +62,9 @@ class Rehearsal:
 
     def resume(self, name: str, *, force: bool = False, machine: Machine = MACHINE) -> SeriesResult:
         stored = open_stored(name, runs_dir=self.root / "runs")
-        plan = plan_here(stored.config, machine)
         return resume_series(
             stored.folder,
-            plan,
-            hosts={machine.hostname: machine_facts(machine)},
-            provenance=gather(plan, {}),
-            volatile=frozenset(),
+            make_ready(plan_here(stored.config, machine), machine),
             command_line=["mlbench", "resume", name],
             listener=self.listen,
             stop=StopRequest(),
