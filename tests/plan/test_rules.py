@@ -1,0 +1,62 @@
+"""Settings that can never be valid are refused before anything starts (cases P14, P29, D8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mlbench.errors import ConfigError
+from mlbench.plan.types import Plan
+
+Planned = Callable[..., Plan]
+CLOSED = "submission.division=closed"
+
+REFUSED = [
+    (["repeats=0"], "repeats=0: expected a whole number of at least 1"),
+    (["warmup_runs=-1"], "warmup_runs=-1"),
+    (["seed=-1"], "seed=-1"),
+    (["limits.max_minutes=0"], "limits.max_minutes=0: expected a number above 0"),
+    (["limits.no_record_s=nan"], "limits.no_record_s=nan"),
+    (["submission.ruleset=4.0"], "submission.ruleset=4.0: expected one of 0.7.0, .*; did you mean '4.0.0'"),
+    (["submission.ruleset=v4.0.0"], "did you mean '4.0.0'"),
+    (["submission.ruleset=9.9.9"], "expected one of 0.7.0, 1.0.0, 1.1.0, 2.0.0, 2.1.0, 3.0.0, 3.1.0, 4.0.0"),
+    (["submission.status=on-prem"], "did you mean 'onprem'"),
+    (["launcher.transport=mip"], "did you mean 'mpi'"),
+    (["training.optimizer=adam"], "expected one of sgd, lars"),
+    (["training.dtype=fp16"], "expected one of float32, float16"),
+    (["training.target_accuracy=1"], "below 1"),
+    (["training.max_epochs=0"], "training.max_epochs=0"),
+    (["training.base_learning_rate=0"], "training.base_learning_rate=0"),
+    (["benchmark.stages=[]"], "benchmark.stages is empty"),
+    (["benchmark.stages=[train,train]"], "names a stage twice"),
+    (["benchmark=resnet50_throughput", "benchmark.num_batches=0"], "benchmark.num_batches=0"),
+    (["benchmark.allreduce.max_bytes=4"], "benchmark.allreduce.max_bytes=4: expected a whole number of at least 8"),
+    (["benchmark.storage.runtime_s=0"], "benchmark.storage.runtime_s=0"),
+    ([CLOSED, "repeats=4"], "repeats=4: the closed division scores 5 runs"),
+    ([CLOSED, "repeats=6"], "repeats=6: the closed division scores 5 runs"),
+    ([CLOSED, "cache=none"], "cache=none: the closed division wants a cold cache"),
+    ([CLOSED, "training.target_accuracy=0.7"], "the closed division trains to 0.759"),
+    ([CLOSED, "benchmark.model=vgg16"], "is none of MLPerf's"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "sentence"), REFUSED, ids=[" ".join(overrides) for overrides, _ in REFUSED])
+def test_plan_setting_that_cannot_be_valid_is_refused(planned: Planned, overrides: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        planned(*overrides)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [CLOSED],
+        [CLOSED, "+hardware=dgxa100", "gpus=32"],
+        ["repeats=1", "cache=none", "training.target_accuracy=0.5"],
+        [CLOSED, "benchmark=allreduce", "repeats=1"],
+    ],
+    ids=" ".join,
+)
+def test_plan_setting_that_is_allowed_is_taken(planned: Planned, overrides: list[str]) -> None:
+    assert planned(*overrides).num_ranks >= 2
