@@ -189,7 +189,7 @@ def make_launch(
         mounts: tuple[tuple[Path, Path, bool], ...] = ()
     else:
         command = container_worker_command(attempt.job, attempt.rank_log_dir, telemetry=attempt.telemetry)
-        mounts = _mounts(plan)
+        mounts = container_mounts(plan)
         variables = {**MPI_ENVIRONMENT, **variables}
     launch = Launch(
         command=command,
@@ -205,7 +205,7 @@ def make_launch(
     return launch if container is None else replace(launch, command=container.wrap(launch))
 
 
-def _mounts(plan: Plan) -> tuple[tuple[Path, Path, bool], ...]:
+def container_mounts(plan: Plan) -> tuple[tuple[Path, Path, bool], ...]:
     """Data (read-only, unless it is in S3) and the runs folder, at their own paths."""
     mounts: list[tuple[Path, Path, bool]] = []
     if not plan.data.path.startswith("s3://"):

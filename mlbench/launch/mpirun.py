@@ -31,6 +31,11 @@ def remote_agent(rsh_agent: str | None, timeout_s: float) -> tuple[str, ...]:
     return ("ssh", "-o", "BatchMode=yes", "-o", limit, "-o", "ServerAliveInterval=15")
 
 
+def is_this_host(host: str, own_name: str) -> bool:
+    """`host` names the host that we run on: no agent is needed to reach it."""
+    return host in ("localhost", "127.0.0.1", own_name, own_name.partition(".")[0])
+
+
 def host_argument(hosts: Sequence[Host]) -> str:
     """As mpirun takes it: `a:5,b:4`."""
     return ",".join(f"{host.name}:{host.slots}" for host in hosts)
@@ -85,8 +90,7 @@ class MpirunLauncher:
         return [[*self.agent, host, sweep] for host in others]
 
     def is_here(self, host: str) -> bool:
-        """The host is this one: no agent is needed to reach it."""
-        return host in ("localhost", "127.0.0.1", self.this_host, self.this_host.partition(".")[0])
+        return is_this_host(host, self.this_host)
 
     def _transport(self) -> list[str]:
         """TCP and shared memory for what Horovod does over MPI itself; NCCL has transports of its own."""

@@ -70,18 +70,32 @@ class Frameworks:
 
 def probe_frameworks(python: str) -> Frameworks:
     """Ask a Python what it has. Never raises: what went wrong is in the `_error` fields."""
-    command = [python, "-W", "ignore", "-c", _PROBE, str(_ISLAND)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
+        done = subprocess.run(
+            frameworks_command(python), capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False
+        )
     except OSError as error:
         return Frameworks(probe_error=f"{python} cannot be started: {error.strerror}")
     except subprocess.TimeoutExpired:
         return Frameworks(probe_error=f"{python} did not finish importing mxnet and horovod in {PROBE_LIMIT_S:.0f} s")
-    for line in done.stdout.splitlines():
-        if line.startswith("@mlbench "):
-            return Frameworks(**json.loads(line.removeprefix("@mlbench ")))
     last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-    return Frameworks(probe_error=f"importing mxnet and horovod ended {python} with status {done.returncode}: {last}")
+    return read_frameworks(done.stdout, done.returncode, last, python)[0]
+
+
+def frameworks_command(python: str, island: Path = _ISLAND) -> list[str]:
+    """What asks a Python, here, on another host or in a container (where the island lies elsewhere)."""
+    return [python, "-W", "ignore", "-c", _PROBE, str(island)]
+
+
+def read_frameworks(output: str, status: int | None, last_error: str, python: str) -> list[Frameworks]:
+    """What the command printed, one for each process that ran it; at least one."""
+    seen = [
+        Frameworks(**json.loads(line.removeprefix("@mlbench ")))
+        for line in output.splitlines()
+        if line.startswith("@mlbench ")
+    ]
+    how = "did not answer in time" if status is None else f"ended with status {status}"
+    return seen or [Frameworks(probe_error=f"importing mxnet and horovod, {python} {how}: {last_error}")]
 
 
 def judge_frameworks(seen: Frameworks, device: Device, transport: str = "auto") -> list[Check]:
