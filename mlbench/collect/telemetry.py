@@ -58,8 +58,8 @@ def _read_file(path: Path, notes: list[Note]) -> dict[str, list[tuple[float, flo
     for number, line in _lines(path, notes):
         try:
             item = json.loads(line)
-            if "m" not in item:
-                continue
+            if isinstance(item, dict) and "m" not in item:
+                continue  # the head
             time_ms = float(item["t"])
             metrics = {str(name): float(value) for name, value in item["m"].items()}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

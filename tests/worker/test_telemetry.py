@@ -82,9 +82,10 @@ def test_sampler_beside_a_busy_process_sees_it_and_ends_with_term(tmp_path: Path
 @pytest.mark.slow
 def test_sampler_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     script = (
-        "import subprocess, sys\n"
+        "import subprocess, sys, time\n"
         f"p = subprocess.Popen([sys.executable, '-I', {str(START)!r}, 'telemetry', '--folder', {str(tmp_path)!r},"
         " '--mark', 'x', '--interval', '0.2'])\n"
+        "time.sleep(1)\n"
         "print(p.pid, flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=True)
