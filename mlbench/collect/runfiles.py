@@ -27,6 +27,8 @@ class Provenance:
     mlbench_version: str
     git_commit: str | None
     git_dirty: bool | None
+    worker_sha256: str
+    """Over the files of the worker island: the code that makes the result."""
     python: str
     packages: dict[str, str]
     container_image: str | None

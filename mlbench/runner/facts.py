@@ -19,8 +19,8 @@ def software_facts(provenance: Provenance) -> dict[str, str]:
     """What software made the result, flat; a fact that is not known is left out."""
     facts = {
         "mlbench": provenance.mlbench_version,
-        "git commit": provenance.git_commit,
-        "git has changes": None if provenance.git_dirty is None else str(provenance.git_dirty).lower(),
+        # Not the git commit: a change of the documents is no reason to refuse, an uncommitted one of the worker is.
+        "worker code": provenance.worker_sha256[:12],
         "python": provenance.python,
         "container image": provenance.container_image,
         "container digest": provenance.container_digest,

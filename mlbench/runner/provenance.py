@@ -5,6 +5,7 @@ Everything here is best effort: what cannot be found is None or empty, and a run
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import mlbench
 from mlbench.collect.runfiles import Provenance
+from mlbench.launch.command import ISLAND
 from mlbench.plan.types import Plan
 
 PACKAGES = (
@@ -29,6 +31,7 @@ PACKAGES = (
     "boto3",
 )
 _GIT_LIMIT_S = 5.0
+_SOURCES = {".py", ".c", ".h"}
 _MOUNTINFO = Path("/proc/self/mountinfo")
 
 
@@ -42,6 +45,7 @@ def gather(plan: Plan, clock_offsets_s: Mapping[str, float]) -> Provenance:
         mlbench_version=mlbench.__version__,
         git_commit=commit,
         git_dirty=dirty,
+        worker_sha256=worker_hash(ISLAND),
         python=".".join(str(part) for part in sys.version_info[:3]),
         packages=package_versions(),
         container_image=image if in_container else None,
@@ -68,6 +72,15 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def worker_hash(island: Path) -> str:
+    """sha256 over names and contents of the island's sources; what is built from them is left out."""
+    total = hashlib.sha256()
+    for path in sorted(island.rglob("*")):
+        if path.suffix in _SOURCES and path.is_file():
+            total.update(path.relative_to(island).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
 
 
 def package_versions() -> dict[str, str]:
