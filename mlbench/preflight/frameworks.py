@@ -31,6 +31,9 @@ def numpy_version():
     import numpy
     return numpy.__version__
 def mxnet_version():
+    import importlib.util
+    if importlib.util.find_spec("mxnet") is None:
+        raise ImportError("No module named 'mxnet'")
     island = types.ModuleType("mlbench_worker")
     island.__path__ = [sys.argv[1]]
     sys.modules["mlbench_worker"] = island
