@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from mlbench.errors import InputError
-from mlbench.worker.recordio import RecordWriter
+from mlbench.worker.recordio import RecordWriter, read_index, write_index
+
+_COPY_BYTES = 1 << 24
 
 
 class Split(Enum):
@@ -63,6 +66,35 @@ def writing(files: RecordFiles) -> Iterator[RecordWriter]:
         raise InputError(
             f"{files.rec}: cannot be written: {error.strerror or error}; check space and rights"
         ) from error
+
+
+def concatenate(parts: Sequence[RecordFiles], target: RecordFiles) -> int:
+    """Join record files into one, which appears whole; returns its bytes. Raises: OSError."""
+    rec, idx = _temporary(target.rec), _temporary(target.idx)
+    starts = []
+    try:
+        with rec.open("wb") as stream:
+            for part in parts:
+                starts.append(stream.tell())
+                with part.rec.open("rb") as source:
+                    shutil.copyfileobj(source, stream, _COPY_BYTES)
+            size = stream.tell()
+            stream.flush()
+            os.fsync(stream.fileno())
+        write_index(str(idx), _shifted(parts, starts))
+        rec.replace(target.rec)
+        idx.replace(target.idx)
+    finally:
+        rec.unlink(missing_ok=True)
+        idx.unlink(missing_ok=True)
+    return size
+
+
+def _shifted(parts: Sequence[RecordFiles], starts: list[int]) -> Iterator[tuple[int, int]]:
+    for part, start in zip(parts, starts, strict=True):
+        index = read_index(str(part.idx))
+        for key, offset in zip(index.keys, index.offsets, strict=True):
+            yield key, offset + start
 
 
 def _temporary(path: Path) -> Path:

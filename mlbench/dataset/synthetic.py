@@ -44,7 +44,7 @@ def fit_recipe(*, px: int, mean_bytes: int, seed: int) -> Recipe:
     smallest, largest = (_mean_bytes(Recipe(seed, px, share)) for share in (low, high))
     if not smallest <= mean_bytes <= largest:
         raise InputError(
-            f"mean bytes {mean_bytes} with {px} px: expected {smallest:.0f} to {largest:.0f}; change --px or --mean-bytes"
+            f"mean bytes {mean_bytes}: images of {px} px have {smallest:.0f} to {largest:.0f}; change it or the side"
         )
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
