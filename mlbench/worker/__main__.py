@@ -13,11 +13,14 @@ from typing import List
 from . import ranks as ranks_module
 from .job import Job, JobError, load
 from .log import RunLog
-from .validate import check
+from .validate import check, check_types
 
 
 def run(job: Job) -> None:
     """Run a job as the rank that the environment says. Raises JobError before anything has begun."""
+    if job.kind == "allreduce":
+        run_allreduce(job)
+        return
     checked = check(job)
     rank = ranks_module.current(job.num_ranks)
     from .runtime import import_mxnet
@@ -32,6 +35,15 @@ def run(job: Job) -> None:
     run_kind(checked, ranks, log)
     ranks.close()
     log.close()
+
+
+def run_allreduce(job: Job) -> None:
+    """The all-reduce benchmark; plain MPI needs no MXNet. Raises JobError."""
+    check_types(job, "job")
+    rank = ranks_module.current(job.num_ranks)
+    from . import allreduce
+
+    allreduce.run(job, rank)
 
 
 def main(arguments: List[str]) -> int:

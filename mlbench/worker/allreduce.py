@@ -32,8 +32,10 @@ class HorovodReducer:
     backend = "horovod"
 
     def __init__(self, rank: Rank, device: str) -> None:
+        from .runtime import import_mxnet
+
+        mxnet = import_mxnet()
         import horovod.mxnet as hvd
-        import mxnet
 
         self._hvd, self._mx = hvd, mxnet
         hvd.init()

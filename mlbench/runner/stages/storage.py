@@ -70,7 +70,7 @@ class StorageStage:
 def _measure_fio(context: StageContext) -> tuple[list[StorageRow], list[tuple[str, Doubt]]]:
     plan = context.plan
     folder = _new_folder(context.folder.path / "storage")
-    target = Path(plan.config.benchmark.storage.path or plan.data.path)
+    target = _existing(Path(plan.config.benchmark.storage.path or plan.data.path).absolute())
     files = target / f".mlbench-fio-{context.folder.run_set}"
     tests = fio_tests(plan, target, own_files=os.access(target, os.W_OK))
     context.listener(
@@ -96,6 +96,11 @@ def _measure_fio(context: StageContext) -> tuple[list[StorageRow], list[tuple[st
     if outcome.left:
         raise RunFailedError(f"{folder}: {len(outcome.left)} processes could not be ended: {'; '.join(outcome.left)}")
     return read_hosts(plan, tests, folder, outcome)
+
+
+def _existing(path: Path) -> Path:
+    """The folder, or the nearest one above it that is there: the same mount, before the data set is made."""
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
 def _launch(context: StageContext, folder: Path, num_tests: int) -> Launch:
