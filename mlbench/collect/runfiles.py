@@ -27,8 +27,6 @@ class Provenance:
     mlbench_version: str
     git_commit: str | None
     git_dirty: bool | None
-    worker_sha256: str
-    """Over the files of the worker island: the code that makes the result."""
     python: str
     packages: dict[str, str]
     container_image: str | None
@@ -37,6 +35,8 @@ class Provenance:
     """device, mount_point, type and options of the file system that holds the data; empty when not known."""
     clock_offsets_s: dict[str, float]
     """Clock of each host against this one."""
+    worker_sha256: str | None = None
+    """Over the sources of the worker: the code that makes the result, committed or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

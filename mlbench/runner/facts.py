@@ -20,7 +20,7 @@ def software_facts(provenance: Provenance) -> dict[str, str]:
     facts = {
         "mlbench": provenance.mlbench_version,
         # Not the git commit: a change of the documents is no reason to refuse, an uncommitted one of the worker is.
-        "worker code": provenance.worker_sha256[:12],
+        "worker code": None if provenance.worker_sha256 is None else provenance.worker_sha256[:12],
         "python": provenance.python,
         "container image": provenance.container_image,
         "container digest": provenance.container_digest,

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
 import mlbench
 from mlbench.collect.runfiles import Provenance
+from mlbench.config import LauncherName
 from mlbench.launch.command import ISLAND
 from mlbench.plan.types import Plan
 
@@ -32,6 +33,7 @@ PACKAGES = (
 )
 _GIT_LIMIT_S = 5.0
 _SOURCES = {".py", ".c", ".h"}
+_REHEARSAL = ("rehearsal.py", "job.py", "start.py")
 _MOUNTINFO = Path("/proc/self/mountinfo")
 
 
@@ -45,13 +47,13 @@ def gather(plan: Plan, clock_offsets_s: Mapping[str, float]) -> Provenance:
         mlbench_version=mlbench.__version__,
         git_commit=commit,
         git_dirty=dirty,
-        worker_sha256=worker_hash(ISLAND),
         python=".".join(str(part) for part in sys.version_info[:3]),
         packages=package_versions(),
         container_image=image if in_container else None,
         container_digest=plan.config.container.digest if in_container else None,
         data_mount=mount_of(plan.data.path, _read(_MOUNTINFO)),
         clock_offsets_s=dict(clock_offsets_s),
+        worker_sha256=worker_hash(ISLAND, _worker_sources(plan)),
     )
 
 
@@ -74,12 +76,17 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def worker_hash(island: Path) -> str:
-    """sha256 over names and contents of the island's sources; what is built from them is left out."""
+def _worker_sources(plan: Plan) -> list[Path]:
+    if plan.config.launcher.name is LauncherName.rehearsal:
+        return [ISLAND / name for name in _REHEARSAL]
+    return [path for path in ISLAND.rglob("*") if path.suffix in _SOURCES and path.name != _REHEARSAL[0]]
+
+
+def worker_hash(island: Path, sources: Iterable[Path]) -> str:
+    """sha256 over names (relative to `island`) and contents."""
     total = hashlib.sha256()
-    for path in sorted(island.rglob("*")):
-        if path.suffix in _SOURCES and path.is_file():
-            total.update(path.relative_to(island).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in sorted(sources):
+        total.update(path.relative_to(island).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()
 
 
