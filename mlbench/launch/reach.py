@@ -50,7 +50,7 @@ def _through_slurm(plan: Plan, own: Mapping[str, str]) -> Reach:
             words.append(f"--nodelist={','.join(host.name for host in plan.placement.hosts)}")
         given = {"partition": settings.partition, "account": settings.account, "gres": settings.gres}
         words += [f"--{name}={value}" for name, value in given.items() if value is not None]
-    return Reach(name="slurm", prefix=tuple(words), num_hosts=nodes, takes_input=False)
+    return Reach(name="slurm", prefix=tuple(words), num_hosts=nodes, takes_input=False, names_itself=True)
 
 
 def prove_plan(plan: Plan, container: Container | None, *, need_frameworks: bool) -> HostsReport:

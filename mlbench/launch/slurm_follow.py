@@ -26,6 +26,8 @@ _STATUS_LOOK_S = 0.2
 _ASK_INTERVAL_S = 5.0
 """Between questions to slurmctld, which serves a whole cluster."""
 _COMMAND_LIMIT_S = 60.0
+_SILENCE_LIMIT_S = 600.0
+"""A controller that restarts or fails over is away this long at most; the job goes on meanwhile."""
 _GONE_LIMIT_S = 60.0
 _KILL_AFTER_S = 5.0
 _LATE_FILE_S = 5.0
@@ -111,21 +113,27 @@ def submit(script: Path, name: str) -> str:
 
 
 def follow(job: str, name: str, status: Path) -> int:
-    """Wait for the job's own word. Raises SlurmError when it left without one."""
-    state, asked = "", 0.0
+    """Wait for the job's own word. Raises SlurmError when it left without one, or Slurm is silent for too long."""
+    state, asked_at, heard_at = "", -_ASK_INTERVAL_S, time.monotonic()
     while True:
         written = read_status(status)
         if written is not None:
             return written
-        if time.monotonic() - asked >= _ASK_INTERVAL_S:
-            asked = time.monotonic()
-            now = next((item.state for item in jobs_named(name) if item.job == job), None)
-            if now is None:
-                return _last_word(job, status)
-            if now != state:
-                state = now
-                sys.stdout.write(f"job {job}: {state}\n")
-                sys.stdout.flush()
+        if time.monotonic() - asked_at >= _ASK_INTERVAL_S:
+            asked_at = time.monotonic()
+            try:
+                now = next((item.state for item in jobs_named(name) if item.job == job), None)
+            except SlurmError:
+                if time.monotonic() - heard_at > _SILENCE_LIMIT_S:
+                    raise
+            else:
+                heard_at = time.monotonic()
+                if now is None:
+                    return _last_word(job, status)
+                if now != state:
+                    state = now
+                    sys.stdout.write(f"job {job}: {state}\n")
+                    sys.stdout.flush()
         time.sleep(_STATUS_LOOK_S)
 
 

@@ -270,7 +270,7 @@ class Supervisor:
         if self._child is not None and self._exit_status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child.pid, signal.SIGTERM)
-            self._wait_empty(grace_s * _LAUNCHER_SHARE)
+            self._wait_empty(grace_s * _LAUNCHER_SHARE, launcher_alone=True)
             grace_s *= 1 - _LAUNCHER_SHARE
         ended = processes.end(self._look, grace_s, self._hurry)
         self._collect()
@@ -280,9 +280,12 @@ class Supervisor:
         self._pause(0.0)
         return self._impatient
 
-    def _wait_empty(self, limit_s: float) -> None:
+    def _wait_empty(self, limit_s: float, *, launcher_alone: bool = False) -> None:
+        """Until nothing is left, or, with `launcher_alone`, until the launcher has ended."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline and not self._impatient and self._look():
+            if launcher_alone and self._exit_status is not None:
+                return
             self._pause(0.05)
 
     def _pause(self, timeout_s: float) -> None:

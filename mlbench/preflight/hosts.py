@@ -166,8 +166,8 @@ def clock_offset(conversation: Conversation, host: str) -> ClockOffset | None:
     The first line answers the start of the command; each later one a line that was sent."""
     lines = [(arrived, value["time_s"]) for arrived, value in _said(conversation, "clock") if value["host"] == host]
     begun = [conversation.started_at_s, *conversation.sent]
-    # Several hosts behind one command share its input, so only the start can be paired.
-    pairs = list(zip(begun, lines, strict=False)) if conversation.reach.num_hosts == 1 else []
+    # Several hosts behind one command would share its input, so only the start can be paired.
+    pairs = list(zip(begun, lines, strict=False)) if conversation.reach.takes_input else []
     if not pairs and lines:
         pairs = [(conversation.started_at_s, lines[0])]
     if not pairs:
@@ -187,7 +187,7 @@ def _read_answers(
         if len(said) < conversation.reach.num_hosts:
             checks.append(_silent(conversation, len(said)))
         for value in said:
-            host = str(value["host"]) if conversation.reach.num_hosts > 1 else conversation.reach.name
+            host = str(value["host"]) if conversation.reach.names_itself else conversation.reach.name
             wrote = value.get("answer_error") is None
             answers.append(
                 HostAnswer(

@@ -21,13 +21,15 @@ class Reach:
     """How to start a process on a host, or with one command on several.
 
     `prefix` stands ahead of the command: empty on this host, `ssh ... HOST`, or `srun --nodes=N ...`. `one_word`: the
-    command is handed over as one text for a shell there, as ssh does. `takes_input`: standard input arrives there."""
+    command is handed over as one text for a shell there, as ssh does. `takes_input`: standard input arrives there.
+    `names_itself`: which host answers is not known before it does (a scheduler chooses)."""
 
     name: str
     prefix: tuple[str, ...] = ()
     num_hosts: int = 1
     one_word: bool = False
     takes_input: bool = True
+    names_itself: bool = False
 
     def argv(self, command: Sequence[str]) -> list[str]:
         return [*self.prefix, shlex.join(command)] if self.one_word else [*self.prefix, *command]
