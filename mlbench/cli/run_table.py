@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from mlbench.analyse.scaling import ScalingRow
 from mlbench.check.finding import Verdict
+from mlbench.cli.stage_tables import allreduce_json, allreduce_lines, storage_json, storage_lines
 from mlbench.config import Stage
+from mlbench.runner.events import StageState
 from mlbench.runner.outcome import Official, SeriesResult
 from mlbench.runner.reproduce import Reproduction, counted_runs
 
@@ -38,7 +40,7 @@ def result_text(result: SeriesResult, *, shown_path: str) -> str:
     if result.row is not None:
         if Stage.train in result.reports:
             lines += ["", *run_lines(result.row), "", *score_lines(result.row, result)]
-        lines += _other_stages(result)
+        lines += _other_stages(result, result.row)
     lines.append(_labelled("Compliance", official_text(result.official)))
     lines.append(_labelled("Files", shown_path))
     if result.store_fault is not None:
@@ -151,12 +153,20 @@ def next_steps(result: SeriesResult) -> list[str]:
     return steps
 
 
-def _other_stages(result: SeriesResult) -> list[str]:
-    return [
-        _labelled(stage.value, f"{report.state.value.replace('_', ' ')}: {report.text}")
-        for stage, report in result.reports.items()
-        if stage is not Stage.train
-    ]
+def _other_stages(result: SeriesResult, row: RunSet) -> list[str]:
+    """The table of each stage beside training; without one, its sentence."""
+    lines: list[str] = []
+    tables = {
+        Stage.allreduce: allreduce_lines(row.allreduce, all_sizes=Stage.train not in result.reports),
+        Stage.storage: storage_lines(row.storage),
+    }
+    for stage, report in result.reports.items():
+        if stage is Stage.train:
+            continue
+        if report.state is not StageState.measured or not tables[stage]:
+            lines.append(_labelled(stage.value, f"{report.state.value.replace('_', ' ')}: {report.text}"))
+        lines += ["", *tables[stage]] if tables[stage] else []
+    return [*lines, ""] if lines else []
 
 
 def _size(result: SeriesResult) -> str:
@@ -219,6 +229,8 @@ def result_json(result: SeriesResult) -> dict[str, Any]:
         "stages": {
             stage.value: {"state": report.state.value, "text": report.text} for stage, report in result.reports.items()
         },
+        "allreduce": [] if row is None else allreduce_json(row.allreduce),
+        "storage": [] if row is None else storage_json(row.storage),
         "official": {
             "verdict": None if official.verdict is None else official.verdict.value,
             "ruleset": official.ruleset,
