@@ -75,7 +75,7 @@ def open_unchecked(url: str | None = None) -> Engine:
 def display_name(engine: Engine) -> str:
     """What messages call the database: the path of an SQLite file, else the URL without its password."""
     path = sqlite_path(engine.url.render_as_string(hide_password=False))
-    return str(path) if path else mask_url(engine.url.render_as_string(hide_password=True))
+    return str(path) if path else mask_url(str(engine.url)).replace("postgresql+psycopg:", "postgresql:")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -34,6 +33,8 @@ _PROBE = (
 
 def lock_fault(folder: Path) -> str | None:
     """Why locks do not work in `folder`, None when they do. Takes at most PROBE_LIMIT_S."""
+    import subprocess  # costs every start 20 ms and is needed only in trouble
+
     child = subprocess.Popen(
         [sys.executable, "-S", "-c", _PROBE, str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
