@@ -123,12 +123,17 @@ def _call(verb: Verb, arguments: list[str]) -> int:
             f"install mlbench with its dependencies"
         ) from error
     program = f"mlbench {verb.name}"
+    command = get_command(app)
     try:
-        status = get_command(app).main(arguments, prog_name=program, standalone_mode=False)
+        # Not `command.main()`: it would turn a reader that has gone away into status 1, which means a bug here.
+        with command.make_context(program, list(arguments)) as context:
+            command.invoke(context)
+    except typer.Exit as leave:
+        return int(leave.exit_code)
     except TyperException as error:
         text = error.format_message()
         raise ConfigError(f"{program}: {text.rstrip('.')}; see {program} --help") from error
-    return status if isinstance(status, int) else 0
+    return 0
 
 
 def _print_help() -> None:
