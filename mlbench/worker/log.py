@@ -24,6 +24,8 @@ class _LineFile(logging.Handler):
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno > logging.INFO:  # mllog complains through its own stream: a record it cannot write
+            raise ValueError(record.getMessage().strip())
         line = (record.getMessage() + "\n").encode("utf-8")
         written = os.write(self._fd, line)
         if written != len(line):
