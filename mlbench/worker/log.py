@@ -22,14 +22,27 @@ class _LineFile(logging.Handler):
     def __init__(self, path: str) -> None:
         super().__init__()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._cause: Optional[Exception] = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno > logging.INFO:  # mllog complains through its own stream: a record it cannot write
-            raise ValueError(record.getMessage().strip())
+        # mllog catches what is raised here and complains through this very handler; so the cause is raised again.
+        if self._cause is None:
+            self._cause = self._write(record)
+        if self._cause is not None:
+            raise self._cause
+
+    def _write(self, record: logging.LogRecord) -> Optional[Exception]:
+        """Write one line. Returns what kept it from being written."""
+        if record.levelno > logging.INFO:
+            return ValueError(record.getMessage().strip())
         line = (record.getMessage() + "\n").encode("utf-8")
-        written = os.write(self._fd, line)
+        try:
+            written = os.write(self._fd, line)
+        except OSError as error:
+            return error
         if written != len(line):
-            raise OSError("the MLLOG file took %d of %d bytes of a record" % (written, len(line)))
+            return OSError("the MLLOG file took %d of %d bytes of a record" % (written, len(line)))
+        return None
 
     def close(self) -> None:
         if self._fd >= 0:
