@@ -17,7 +17,7 @@ from mlbench.errors import InputError, RunFailedError
 from mlbench.launch.supervisor import EndedBy, Outcome, run_launch
 from mlbench.runner.cold import clear_cache
 from mlbench.runner.context import StageContext
-from mlbench.runner.events import AttemptProgress, Listener
+from mlbench.runner.events import AttemptProgress, Listener, Said
 from mlbench.runner.judge import Judgement, judge
 from mlbench.runner.launching import Prepared, prepare
 from mlbench.runner.missing import Slot
@@ -59,7 +59,9 @@ def run_attempt(context: StageContext, slot: Slot, seed: int) -> Finished:
     folder = context.folder.attempt(slot.index, slot.attempt, warmup=slot.warmup)
     try:
         folder.path.mkdir(parents=True)
-        cache_clear = clear_cache(context.plan, folder)
+        cache_clear, why_warm = clear_cache(context.plan, folder)
+        if why_warm is not None and not context.identity.rehearsal:
+            context.listener(Said(f"the cache was not proven cold: {why_warm}", warning=True))
         prepared = prepare(context.plan, context.folder, folder, seed=seed, cache_clear=cache_clear)
         launched_at = datetime.now(UTC)
         outcome, progress = _launch(context, prepared)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlbench.config import Config, LauncherName, Stage
 from mlbench.launch.factory import make_container, make_launcher
+from mlbench.launch.reach import prove_plan
 from mlbench.launch.rehearsal import fault_named
 from mlbench.plan.machine import Machine
 from mlbench.plan.make import make_plan
@@ -14,6 +16,9 @@ from mlbench.preflight.check import Check, Outcome, require
 from mlbench.preflight.checks import check_all
 from mlbench.preflight.folders import make_missing_data
 from mlbench.preflight.frameworks import Frameworks, probe_frameworks
+
+VOLATILE = frozenset({"nics"})
+"""Host facts that change by themselves: containers and virtual machines make and drop network interfaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +29,7 @@ class Ready:
     plan: Plan
     hosts: dict[str, dict[str, str]]
     clock_offsets_s: dict[str, float]
-    volatile: frozenset[str] = frozenset()
+    volatile: frozenset[str] = VOLATILE
     notes: tuple[str, ...] = ()
     """What will be missing, and what was made, for the user."""
 
@@ -39,7 +44,9 @@ def plan_here(config: Config, machine: Machine) -> Plan:
 
 
 def make_ready(plan: Plan, machine: Machine) -> Ready:
-    """Preflight, and the data set if mlbench makes it itself. Raises PreflightError: nothing was launched."""
+    """Preflight here and on every host, and the data set if mlbench makes it itself.
+
+    Raises PreflightError: nothing was launched."""
     frameworks: list[Frameworks] = []
 
     def probe(python: str) -> Frameworks:
@@ -48,14 +55,38 @@ def make_ready(plan: Plan, machine: Machine) -> Ready:
 
     checks = check_all(plan, machine, probe)
     require(checks)
-    notes = [f"{check.name}: {check.found}; {check.remedy}" for check in checks if _is_loss(check)]
-    reads_data = plan.config.launcher.name is not LauncherName.rehearsal and Stage.train in plan.stages
-    if reads_data and make_missing_data(plan):
-        notes.append(f"the data set {plan.config.data.name} was made in {plan.data.path}")
-    facts = machine_facts(machine)
-    if frameworks:
-        facts |= framework_facts(frameworks[0])
-    return Ready(plan=plan, hosts={machine.hostname: facts}, clock_offsets_s={}, notes=tuple(notes))
+    here = machine_facts(machine) | (framework_facts(frameworks[0]) if frameworks else {})
+    if plan.config.launcher.name is LauncherName.rehearsal:
+        # Nothing of the data or of the cluster is touched, so nothing of it is asked for.
+        return Ready(plan=plan, hosts={machine.hostname: here}, clock_offsets_s={}, notes=_losses(checks))
+    notes: tuple[str, ...] = ()
+    if Stage.train in plan.stages and make_missing_data(plan):
+        notes = (f"the data set {plan.config.data.name} was made in {plan.data.path}",)
+    report = prove_plan(plan, make_container(plan), need_frameworks=not frameworks and Stage.train in plan.stages)
+    require(report.checks)
+    hosts = {host: {**facts, **_versions(report.checks, host)} for host, facts in report.facts.items()}
+    if machine.hostname in hosts or plan.config.launcher.name is LauncherName.local:
+        hosts[machine.hostname] = hosts.get(machine.hostname, {}) | here
+    return Ready(
+        plan=plan,
+        hosts=hosts,
+        clock_offsets_s=report.clock_offsets_s,
+        notes=(*notes, *_losses([*checks, *report.checks])),
+    )
+
+
+def _losses(checks: Sequence[Check]) -> tuple[str, ...]:
+    return tuple(f"{check.name}: {check.found}; {check.remedy}" for check in checks if _is_loss(check))
+
+
+def _versions(checks: Sequence[Check], host: str) -> dict[str, str]:
+    """What the frameworks' checks found on a host, as facts."""
+    ahead = f"{host}: "
+    return {
+        check.name: check.found.removeprefix(ahead)
+        for check in checks
+        if check.name in ("mxnet", "horovod") and check.found.startswith(ahead)
+    }
 
 
 def _is_loss(check: Check) -> bool:
