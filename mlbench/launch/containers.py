@@ -3,21 +3,20 @@
     contained = container.wrap(launch)        # what each rank executes instead of launch.command
 
 Mounted are the folders that `Launch.mounts` names (data, runs) and, read-only, the worker island and mlperf_logging's
-own package below /opt; nothing else of the host. Pure: no engine is asked anything. `probe` is the command that asks
-the image for its versions, before anything runs.
+own package below /opt; nothing else of the host. Pure: no engine is asked anything. Preflight sends its questions (the
+versions of Python, MXNet and Horovod) through the same `wrap`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from mlbench.errors import ConfigError
 from mlbench.launch.base import Launch
-from mlbench.launch.command import CONTAINER_ISLAND, CONTAINER_PYTHON, CONTAINER_ROOT, ISLAND
+from mlbench.launch.command import CONTAINER_ISLAND, CONTAINER_ROOT, ISLAND
 from mlbench.worker.processes import MARK_VARIABLE
 
 Mount = tuple[Path, Path, bool]
@@ -85,8 +84,8 @@ class Container(Protocol):
         """What each rank executes so that `launch.command` runs inside."""
         ...
 
-    def probe(self, program: Sequence[str]) -> list[str]:
-        """The command that runs `program` inside, on one host, without data."""
+    def digest_argv(self) -> list[str] | None:
+        """The command that prints the digest of the image as it lies on a host; None where the engine keeps none."""
         ...
 
 
@@ -131,8 +130,8 @@ class Docker:
             words += ["--env", name]
         return (*words, self.common.image.reference, *launch.command)
 
-    def probe(self, program: Sequence[str]) -> list[str]:
-        return [*self._run(), self.common.image.reference, *program]
+    def digest_argv(self) -> list[str] | None:
+        return ["docker", "image", "inspect", "--format", "{{index .RepoDigests 0}}", self.common.image.reference]
 
     def _run(self) -> list[str]:
         # --ipc=host: ranks share memory with each other (NCCL, MPI); --init reaps what a rank leaves behind.
@@ -160,8 +159,8 @@ class Apptainer:
             words += ["--bind", device]
         return (*words, self._image(), *launch.command)
 
-    def probe(self, program: Sequence[str]) -> list[str]:
-        return [*self._exec(), self._image(), *program]
+    def digest_argv(self) -> list[str] | None:
+        return None
 
     def _exec(self) -> list[str]:
         # --contain keeps home, /tmp and the current folder of the host out.
@@ -194,8 +193,8 @@ class Enroot:
         change = ("sh", "-c", 'cd "$0" && exec "$@"', str(launch.cwd))
         return (*words, self.common.image.name, *change, *launch.command)
 
-    def probe(self, program: Sequence[str]) -> list[str]:
-        return [*self._start(), self.common.image.name, *program]
+    def digest_argv(self) -> list[str] | None:
+        return None
 
     def _start(self) -> list[str]:
         words = ["enroot", "start", "--env", f"PYTHONPATH={CONTAINER_ROOT}"]
@@ -218,29 +217,3 @@ def check_enroot_image(image: Image) -> None:
 def _colons(mount: Mount) -> str:
     source, target, read_only = mount
     return f"{source}:{target}:{'ro' if read_only else 'rw'}"
-
-
-# Printed by the probe inside the image, one JSON object.
-PROBE_PROGRAM = """
-import json, sys
-versions = {"python": "%d.%d.%d" % sys.version_info[:3]}
-for name in ("numpy", "mxnet", "horovod"):
-    try:
-        versions[name] = __import__(name).__version__
-    except Exception as error:
-        versions[name] = None
-        versions[name + "_error"] = str(error)[:200]
-print(json.dumps(versions))
-"""
-
-
-def probe_argv(container: Container) -> list[str]:
-    """The command whose output `check_versions` reads."""
-    return container.probe([CONTAINER_PYTHON, "-c", PROBE_PROGRAM])
-
-
-def digest_argv(container: Container, image: Image) -> list[str] | None:
-    """The command that prints the digest of the image as it lies here, None where the engine keeps none."""
-    if container.name == "docker":
-        return ["docker", "image", "inspect", "--format", "{{index .RepoDigests 0}}", image.name]
-    return None

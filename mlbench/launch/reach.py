@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 
-from mlbench.config import ContainerName, LauncherName
+from mlbench.config import LauncherName
 from mlbench.launch import environment
 from mlbench.launch.base import Launch
 from mlbench.launch.command import CONTAINER_ISLAND, CONTAINER_PYTHON, ISLAND
@@ -15,10 +15,12 @@ from mlbench.launch.containers import Container
 from mlbench.launch.factory import container_mounts, worker_python
 from mlbench.launch.mpirun import is_this_host, remote_agent, running_inside_slurm
 from mlbench.plan.types import Plan
+from mlbench.preflight.check import failed, not_checked, passed
 from mlbench.preflight.hosts import HostsReport, Wrap, prove_hosts
-from mlbench.preflight.reach import Reach
+from mlbench.preflight.reach import Conversation, Reach, run_everywhere
 
 _PROBE_MARK = "probe"
+_DIGEST_LIMIT_S = 60.0
 
 
 def make_reaches(plan: Plan, own: Mapping[str, str] | None = None) -> tuple[Reach, ...]:
@@ -58,22 +60,47 @@ def prove_plan(plan: Plan, container: Container | None, *, need_frameworks: bool
     settings = plan.config.launcher
     inside_slurm = settings.name is LauncherName.slurm
     connect_limit_s = settings.ssh_timeout_s
+    reaches = make_reaches(plan)
+    own = environment.inherited(os.environ, scheduler=inside_slurm)
     if inside_slurm and not running_inside_slurm():
         connect_limit_s = plan.config.limits.max_minutes * 60  # the probe waits in the queue, too
-    return prove_hosts(
+    report = prove_hosts(
         plan,
-        make_reaches(plan),
+        reaches,
         python=worker_python(plan.config) if container is None else CONTAINER_PYTHON,
-        environment=environment.inherited(os.environ, scheduler=inside_slurm),
+        environment=own,
         connect_limit_s=connect_limit_s,
         need_frameworks=need_frameworks,
         wrap=_wrapper(plan, container),
-        island=_island(plan),
+        island=ISLAND if container is None else CONTAINER_ISLAND,
     )
+    command = container.digest_argv() if container is not None else None
+    if command is None or not report.facts:
+        return report
+    return with_digests(report, run_everywhere(reaches, command, limit_s=_DIGEST_LIMIT_S, environment=own))
 
 
-def _island(plan: Plan) -> Path:
-    return ISLAND if plan.config.container.name is ContainerName.none else CONTAINER_ISLAND
+def with_digests(report: HostsReport, conversations: Sequence[Conversation]) -> HostsReport:
+    """The report with the digest of the image as a fact of each host, and a check that all have the same."""
+    name = "container digest"
+    found = {
+        conversation.reach.name: line.rpartition("@")[2]
+        for conversation in conversations
+        for _, line in conversation.lines
+        if "@sha256:" in line
+    }
+    facts = {
+        host: {**known, **({"container_digest": found[host]} if host in found else {})}
+        for host, known in report.facts.items()
+    }
+    if len(set(found.values())) > 1:
+        text = "; ".join(f"{host} has {digest}" for host, digest in found.items())
+        check = failed(name, f"hosts have other images under the same name: {text}", "pull it on every host again")
+    elif found:
+        check = passed(name, next(iter(found.values())))
+    else:
+        check = not_checked(name, "the engine tells no digest of this image", "say container.digest=sha256:...")
+    return replace(report, facts=facts, checks=[*report.checks, check])
 
 
 def _wrapper(plan: Plan, container: Container | None) -> Wrap:

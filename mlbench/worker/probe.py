@@ -7,7 +7,7 @@ the launcher wrote, `answer_dir` a folder to write our own into, `answer` the na
 behind), `paths` files to look at, `endpoints` URLs to connect to, `num_pings` lines to read and answer with our clock.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: an image with Python 3.6 must be able to say that it is too old.
 
 import json
 import os
