@@ -94,7 +94,7 @@ def describe(
         org=config.submission.org,
         platform=plan.platform,
         division=config.submission.division.value,
-        submission_status=config.submission.status,
+        submission_status=config.submission.status.value,
         ruleset=config.submission.ruleset,
         benchmark=config.benchmark.name,
         benchmark_kind=config.benchmark.kind.value,
