@@ -77,11 +77,13 @@ def score(item: ResultSet, judged: Judged, broken_rules: Sequence[str]) -> RunSe
     ]
     runs += [RunResult(time_s=None, converged=False)] * judged.num_missing
     factor = judged.rcp.factor if judged.rcp is not None and rcp.normalises(item.ruleset, item.division) else None
-    rehearsal = item.own is not None and item.own.identity.rehearsal
+    raw = ["a rehearsal, not a measurement"] if item.own is not None and item.own.identity.rehearsal else []
+    if any(file.log.cache_clear is False for file in item.logs):
+        raw.append("the cache was not proven cold")
     return score_run_set(
         runs,
         num_asked=num_runs_asked(SCORED_BENCHMARK),
-        raw_reasons=["a rehearsal, not a measurement"] if rehearsal else (),
+        raw_reasons=raw,
         broken_rules=broken_rules,
         rcp_factor=factor,
     )

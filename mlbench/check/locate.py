@@ -25,6 +25,7 @@ from mlbench.collect.mllog import fold
 from mlbench.collect.mllog_scan import HashingStream, scan
 from mlbench.collect.runfiles import AttemptFile, read_attempt, read_run_set
 from mlbench.collect.runfolder import AttemptFolder, RunFolder
+from mlbench.collect.tree import natural
 from mlbench.errors import InputError
 from mlbench.worker.job import Job, JobError, load
 
@@ -37,7 +38,6 @@ MAX_OPTIONS_BYTES = 1 << 16
 _RESULT = re.compile(r"^result_.*\.txt$")
 _LOG_SUFFIXES = {".txt", ".log", ".out"}
 _PROBE_BYTES = 1 << 20
-_NATURAL = re.compile(r"(\d+)")
 _OWN_NAMES = {
     "run_set.json", "config.yaml", "hosts.json", "allreduce.json", "allreduce", "storage.json", "storage",
     "findings.json", "runs", ".lock",
@@ -63,11 +63,6 @@ def locate(path: Path, ruleset: str | None = None) -> Subject:
             f"or a run folder"
         ) from error
     return _Locator(root, ruleset).subject()
-
-
-def natural(name: str) -> list[tuple[int, int | str]]:
-    """Sort key: result_2 before result_10."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in _NATURAL.split(name) if part]
 
 
 class _Locator:

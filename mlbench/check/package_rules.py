@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mlbench.check.finding import Severity
+from mlbench.check.judgement import judge
 from mlbench.check.packaging import logs_agree
 from mlbench.check.rule import Outcome, Problem, Rule, Unknown, listed
 from mlbench.check.rulesets import at_least
-from mlbench.check.subject import Entry, Tree
+from mlbench.check.subject import MAX_JSON_BYTES, Entry, Tree
 from mlbench.collect.mllog import shown
+from mlbench.collect.mllog_scan import finite
 
 MAX_FILE_BYTES = 50 * 1024 * 1024
 """repo_checker.py: files over 50 MB are refused."""
 _RESULT = re.compile(r"^result_(\d+)\.txt$")
-_BESIDE_RESULTS = {"scaling.json", "package_checker_params", "power"}
+SCALING_FILE = "scaling.json"
+_BESIDE_RESULTS = {SCALING_FILE, "package_checker_params", "power"}
 
 
 def bad_name(name: str) -> str | None:
@@ -153,6 +157,33 @@ def options_known(tree: Tree) -> Iterable[Outcome]:
             )
 
 
+def scaling_agrees(tree: Tree) -> Iterable[Outcome]:
+    """PKG-11: scaling.json holds the factor of the reference test, or 1."""
+    for item in tree.sets:
+        if SCALING_FILE not in item.other_names:
+            continue
+        name = f"{item.name}/{SCALING_FILE}"
+        factor = read_scaling(item.folder / SCALING_FILE)
+        result = judge(item).rcp
+        expected = max(result.factor or 1.0, 1.0) if result is not None else 1.0
+        if factor is None:
+            yield Problem(found="no scaling_factor", expected='{"scaling_factor": <number>}', file=name)
+        elif abs(factor - expected) > 1e-6 * expected:
+            yield Problem(found=f"scaling_factor {factor:g}", expected=f"{expected:.10g}", file=name)
+
+
+def read_scaling(path: Path) -> float | None:
+    """The factor in a scaling.json; None when it is not one."""
+    if path.is_symlink() or path.stat().st_size > MAX_JSON_BYTES:
+        return None
+    try:
+        data = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    factor = finite(data.get("scaling_factor")) if isinstance(data, dict) else None
+    return factor if factor is not None and factor > 0 else None
+
+
 def offenders(entries: Sequence[Entry]) -> list[tuple[str, str]]:
     """(name, reason) of everything that MLCommons' repository rules refuse, or that git would lose."""
     found: list[tuple[str, str]] = []
@@ -191,4 +222,7 @@ PACKAGE_RULES: tuple[Rule[Tree], ...] = (
          remedy="correct or remove the word", check=options_known),
     Rule(id="PKG-10", title="Packaged logs are the originals", severity=Severity.error, source="mlbench",
          remedy="build the package again from its run sets", check=logs_agree),
+    Rule(id="PKG-11", title="scaling.json agrees with the reference test", severity=Severity.warning,
+         source="mlperf_logging rcp_checker", remedy="remove it, or let mlperf_logging's package_checker write it",
+         check=scaling_agrees),
 )  # fmt: skip

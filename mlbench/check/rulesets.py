@@ -33,8 +33,10 @@ def parse_ruleset(text: str) -> str:
     """A known ruleset as it stands. Raises ConfigError listing the known ones and the nearest."""
     if text in RULESETS:
         return text
+    plain = text.strip().removeprefix("v")
+    begun = [ruleset for ruleset in RULESETS if plain and ruleset.startswith(plain)]
     raise ConfigError(
-        f"ruleset {text!r} is not known; known are {', '.join(RULESETS)}{near_miss(text.removeprefix('v'), RULESETS)}"
+        f"ruleset {text!r} is not known; known are {', '.join(RULESETS)}{near_miss(plain, begun or RULESETS)}"
     )
 
 

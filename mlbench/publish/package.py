@@ -25,7 +25,7 @@ from typing import Any
 from mlbench.check.checker import Report, check
 from mlbench.check.finding import Finding, Severity, Status, Verdict
 from mlbench.check.formats import place, sentence
-from mlbench.check.package_rules import bad_name
+from mlbench.check.package_rules import SCALING_FILE, bad_name
 from mlbench.check.packaging import FILE_NAME, Change, PackagedLog, dump
 from mlbench.check.subject import LogFile, OwnRun, ResultSet
 from mlbench.collect.runfiles import RunSetFile
@@ -273,6 +273,10 @@ def _write_system(root: Path, candidate: _Candidate, org: str, given: Mapping[st
                 changes=changes,
             )
         )
+    score = candidate.report.sets[0].score
+    if score is not None and score.rcp_factor is not None and score.rcp_factor > 1:
+        scaling = json.dumps({"scaling_factor": score.rcp_factor})
+        tree.write_file(root / "results" / candidate.system / candidate.benchmark / SCALING_FILE, scaling.encode())
     if candidate.folder.config.is_file():
         tree.write_file(place_of_code / "config.yaml", candidate.folder.config.read_bytes())
     tree.write_file(place_of_code / FILE_NAME, dump(packaged).encode())
