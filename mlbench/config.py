@@ -76,6 +76,30 @@ class AllReduceBackend(Enum):
     mpi = "mpi"
 
 
+class OptimizerName(Enum):
+    sgd = "sgd"
+    lars = "lars"
+
+
+class Dtype(Enum):
+    float32 = "float32"
+    float16 = "float16"
+
+
+class Layout(Enum):
+    NCHW = "NCHW"
+    NHWC = "NHWC"
+
+
+class SubmissionStatus(Enum):
+    """As the log's `submission_status` wants it."""
+
+    onprem = "onprem"
+    cloud = "cloud"
+    preview = "preview"
+    research = "research"
+
+
 class StorageKind(Enum):
     nas = "nas"
     s3 = "s3"
@@ -181,8 +205,10 @@ class AllReduceSettings:
     backend: AllReduceBackend
     min_bytes: int
     max_bytes: int
+    """Sizes are measured from the least to the largest by factors of 2."""
     num_warmup: int
     num_iterations: int
+    """All-reduces of each size that are timed."""
     binary: str
     """nccl-tests' all_reduce_perf: a name on PATH or a path."""
 
@@ -213,6 +239,7 @@ class BenchmarkConfig:
     num_batches: int
     """Throughput runs only: measured batches."""
     num_warmup_batches: int
+    """Batches before them that are not measured."""
     distortions: bool
     """Training distortions (crop, shift, mirror); off in the throughput benchmark."""
     allreduce: AllReduceSettings
@@ -223,10 +250,14 @@ class BenchmarkConfig:
 class AugmentationConfig:
     random_resized_crop: bool
     area: list[float]
+    """Least and largest share of the image that is cut out."""
     aspect: list[float]
+    """Least and largest ratio of its sides."""
     max_shift_px: int
+    """Without the crop: pixels that the image moves in each direction."""
     mirror: bool
     resize_val_px: int
+    """Shorter side of a validation image before the centre is cut out."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -235,19 +266,27 @@ class DataConfig:
     path: str
     """Folder of the .rec and .idx files, or s3://bucket/prefix; a relative path is of the current folder."""
     train_rec: list[str]
+    """Names in that folder; a pattern such as `train-*.rec` stands for all files that match."""
     val_rec: list[str]
     num_train: int
+    """Images; the files are checked against it."""
     num_val: int
     num_classes: int
     image_px: int
+    """Side of the square that the model sees, pixels."""
     mean_image_bytes: float | None
+    """null: from the files, when they are here."""
     mean_rgb: list[float]
+    """Subtracted from each channel, 0 to 255."""
     std_rgb: list[float]
+    """Each channel is divided by it."""
     augmentation: AugmentationConfig
     pipeline: Pipeline
+    """auto: dali beside a GPU, native on a CPU."""
     num_threads: int | None
     """Decoding threads of one rank; null: what the machine gives."""
     prefetch_batches: int
+    """Batches of a rank that are ready before they are asked for."""
     make_if_missing: bool
     """mlbench can make this set itself (the digits)."""
 
@@ -256,14 +295,18 @@ class DataConfig:
 class TrainingConfig:
     """The recipe. It belongs to the data set, so conf/data fills it."""
 
-    optimizer: str
+    optimizer: OptimizerName
     base_learning_rate: float
+    """At `published_global_batch`, or at whatever batch there is when that is null."""
     end_learning_rate: float
     decay_power: float
+    """Of the polynomial decay that follows the warm-up."""
     max_epochs: int
+    """A run that has not reached the target by then ends without success."""
     expected_epochs: float | None
     """Epochs this recipe usually needs to reach the target; used for the time estimate alone."""
     warmup_epochs: float | None
+    """The rate rises linearly for so long."""
     warmup_steps: int | None
     """Wins over `warmup_epochs`."""
     momentum: float
@@ -272,21 +315,30 @@ class TrainingConfig:
     lars_eta: float
     lars_epsilon: float
     gradient_accumulation_steps: int
+    """Batches of a rank that make one step of the optimizer."""
     eval_period: int
+    """Epochs between evaluations."""
     eval_offset: int
+    """The epoch that the evaluations are counted from: epoch e is evaluated when e - offset is a multiple of the
+    period."""
     target_accuracy: float
+    """Top-1 share at which a run has converged; MLPerf's is 0.759."""
     batch_per_rank: int | None
     """null: from the published recipe, see docs/reference/configuration.md."""
     published_global_batch: int | None
     """Global batch at which `base_learning_rate` holds; null: no published recipe, the rate is used as it is."""
     min_batch_per_rank: int
+    """Beyond the number of ranks that leaves each so much of the published batch, the batch grows with the ranks."""
     max_batch_per_rank: int | None
     """Largest per-GPU batch that the recipe was published with; above it the plan says so."""
-    dtype: str
-    layout: str
+    dtype: Dtype
+    """float16 keeps float32 master weights; a CPU always takes float32."""
+    layout: Layout
+    """A CPU always takes NCHW."""
     batch_norm_momentum: float
     batch_norm_epsilon: float
     zero_init_last_gamma: bool
+    """The last batch norm of each residual block starts at zero."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -295,6 +347,7 @@ class LauncherConfig:
     hosts: list[str]
     """`host:slots`, as `launcher.hosts=[a:8,b:8]`; empty: this host, or what the scheduler gives."""
     hostfile: str | None
+    """File with a host a line: `a`, `a:8` or `a slots=8`."""
     ssh_timeout_s: float
     rsh_agent: str | None
     """Command that starts a process on another host; null: ssh."""
@@ -303,10 +356,12 @@ class LauncherConfig:
     transport: str
     """Horovod's controller: `gloo`, `mpi` or `auto`."""
     partition: str | None
+    """Of Slurm, as the three that follow."""
     account: str | None
     gres: str | None
     exclusive: bool
     extra_args: list[str]
+    """Handed to the launcher's program as they are."""
     rehearsal: RehearsalConfig = field(default_factory=lambda: RehearsalConfig())
 
 
@@ -331,12 +386,13 @@ class ContainerConfig:
 @dataclass(kw_only=True, slots=True)
 class SubmissionConfig:
     org: str
+    """The submitter's name, as logged."""
     platform: str | None
     """null: the host's or profile's system name."""
     division: Division
-    status: str
-    """onprem, cloud, preview or research."""
+    status: SubmissionStatus
     ruleset: str
+    """Rules of MLPerf Training that the run set is judged by, 0.7.0 to 4.0.0."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -364,13 +420,18 @@ class Config:
     hosts: list[str]
     """Short spelling of `launcher.hosts`, as `hosts=[a:8,b:8]`; composition moves it there."""
     repeats: int
+    """Runs of a run set; the closed division scores five."""
     warmup_runs: int
+    """Runs before them, labelled and left out of every mean."""
     seed: int | None
     """null: a fresh seed per run. A number is the first run's; later runs add their index."""
     on_failure: OnFailure
+    """Whether the other runs go on when one has failed."""
     cache: CacheMode
     telemetry: bool
+    """Record CPU, memory, network, disks and GPUs of each host once a second."""
     runs_dir: str | None
+    """null: runs/ of MLBENCH_HOME, else of the current folder."""
     hardware: Hardware
     benchmark: BenchmarkConfig
     data: DataConfig

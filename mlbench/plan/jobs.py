@@ -84,7 +84,7 @@ def submission_for(plan: Plan) -> Submission:
         benchmark=logged_benchmark(plan.config),
         org=submission.org,
         division=submission.division.value,
-        status=submission.status,
+        status=submission.status.value,
         platform=plan.platform,
     )
 

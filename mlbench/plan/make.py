@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from mlbench.config import BenchmarkKind, ComputeProfile, Config, Device, LauncherName
+from mlbench.config import BenchmarkKind, ComputeProfile, Config, Device, Dtype, LauncherName, Layout
 from mlbench.errors import ConfigError
 from mlbench.plan.batch import Batch, choose_batch
 from mlbench.plan.data import plan_data
@@ -28,6 +28,9 @@ def make_plan(config: Config, machine: Machine) -> Plan:
     """
     check_settings(config)
     fixed = absolute_config(config)
+    if fixed.benchmark.model != "resnet50":
+        # Another model is never scored as MLPerf's benchmark, wherever its record is read later.
+        fixed.benchmark.mlperf_name = None
     compute = config.hardware.compute
     device = Device.cpu if compute is None else compute.device
     placement, notes = place(fixed, machine)
@@ -87,14 +90,15 @@ def _environment(config: Config, threads_per_rank: int) -> dict[str, str]:
 def _model(config: Config, device: Device) -> tuple[Model, list[str]]:
     training = config.training
     dtype, layout, notes = training.dtype, training.layout, []
-    if device is Device.cpu and (dtype, layout) != ("float32", "NCHW"):
-        notes.append(f"on a CPU the model is float32 NCHW, not {dtype} {layout}: MXNet's CPU convolution has no other")
-        dtype, layout = "float32", "NCHW"
+    if device is Device.cpu and (dtype, layout) != (Dtype.float32, Layout.NCHW):
+        asked = f"{dtype.value} {layout.value}"
+        notes.append(f"on a CPU the model is float32 NCHW, not {asked}: MXNet's CPU convolution has no other")
+        dtype, layout = Dtype.float32, Layout.NCHW
     model = Model(
         name=config.benchmark.model,
         num_classes=config.data.num_classes,
-        layout=layout,
-        dtype=dtype,
+        layout=layout.value,
+        dtype=dtype.value,
         batch_norm_momentum=training.batch_norm_momentum,
         batch_norm_epsilon=training.batch_norm_epsilon,
         zero_init_last_gamma=training.zero_init_last_gamma,
@@ -112,7 +116,7 @@ def _optimizer(config: Config, batch: Batch) -> Optimizer:
         warmup_epochs = training.warmup_epochs or 0.0
         warmup_steps = round(warmup_epochs * steps_per_epoch)
     return Optimizer(
-        name=training.optimizer,
+        name=training.optimizer.value,
         base_learning_rate=batch.learning_rate,
         end_learning_rate=training.end_learning_rate,
         decay_power=training.decay_power,

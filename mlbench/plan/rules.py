@@ -9,7 +9,6 @@ from mlbench.errors import ConfigError, near_miss
 
 RULESETS = ("0.7.0", "1.0.0", "1.1.0", "2.0.0", "2.1.0", "3.0.0", "3.1.0", "4.0.0")
 """The rulesets of MLPerf Training that know ResNet-50."""
-STATUSES = ("onprem", "cloud", "preview", "research")
 CLOSED_REPEATS = 5
 CLOSED_TARGET = 0.759
 """Top-1 accuracy, rules of ResNet-50 from 0.7.0 to 4.0.0."""
@@ -24,7 +23,6 @@ def check_settings(config: Config) -> None:
     for key in ("max_minutes", "no_record_s", "term_grace_s"):
         _above_zero(f"limits.{key}", getattr(config.limits, key))
     _one_of("submission.ruleset", config.submission.ruleset, RULESETS)
-    _one_of("submission.status", config.submission.status, STATUSES)
     _one_of("launcher.transport", config.launcher.transport, ("auto", "gloo", "mpi"))
     _check_benchmark(config.benchmark)
     _check_training(config.training)
@@ -55,9 +53,6 @@ def _check_benchmark(benchmark: BenchmarkConfig) -> None:
 
 
 def _check_training(training: TrainingConfig) -> None:
-    _one_of("training.optimizer", training.optimizer, ("sgd", "lars"))
-    _one_of("training.dtype", training.dtype, ("float32", "float16"))
-    _one_of("training.layout", training.layout, ("NCHW", "NHWC"))
     for key in ("max_epochs", "eval_period", "min_batch_per_rank", "gradient_accumulation_steps"):
         _at_least(f"training.{key}", getattr(training, key), 1)
     _at_least("training.eval_offset", training.eval_offset, 0)

@@ -115,11 +115,12 @@ def test_recipe_of_imagenet_is_the_published_one() -> None:
     training = compose(["data=imagenet"]).training
 
     # training_results_v0.7, NVIDIA, one and two nodes of DGX A100.
-    assert (training.optimizer, training.momentum, training.base_learning_rate) == ("sgd", 0.9, 6)
+    assert (training.optimizer.value, training.momentum, training.base_learning_rate) == ("sgd", 0.9, 6)
     assert (training.decay_power, training.end_learning_rate, training.warmup_epochs) == (2, 1e-4, 5)
     assert (training.max_epochs, training.weight_decay, training.label_smoothing) == (42, 2.5e-5, 0.1)
     assert (training.eval_period, training.eval_offset, training.target_accuracy) == (4, 1, 0.759)
-    assert (training.dtype, training.layout, training.published_global_batch) == ("float16", "NHWC", 3264)
+    assert (training.dtype.value, training.layout.value) == ("float16", "NHWC")
+    assert training.published_global_batch == 3264
 
 
 def test_describe_is_the_first_sentence_of_the_comment() -> None:

@@ -166,6 +166,7 @@ def test_job_for_another_model_never_claims_the_name_of_mlperf(planned: Planned,
 
     assert job.submission is not None
     assert job.submission.benchmark == "resnet50_v1"
+    assert plan.config.benchmark.mlperf_name is None
 
 
 def test_allreduce_job_for_is_accepted_by_the_worker(planned: Planned, tmp_path: Path) -> None:
