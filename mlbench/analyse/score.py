@@ -174,8 +174,8 @@ def median_window(times_s: Sequence[float], num_runs: int) -> tuple[int, int]:
 
 
 def time_to_train_s(log: RunLog) -> float | None:
-    """run_start to run_stop, seconds; None when one is missing or they are in the wrong order."""
-    if log.run_start_ms is None or log.run_stop_ms is None or log.run_stop_ms <= log.run_start_ms:
+    """run_start to run_stop, seconds; None when one is missing, or when the log contradicts itself."""
+    if log.run_start_ms is None or log.run_stop_ms is None or log.untrusted:
         return None
     return (log.run_stop_ms - log.run_start_ms) / 1000.0
 
@@ -193,23 +193,28 @@ class Target:
 
 def why_not_converged(log: RunLog, target: Target | None) -> str | None:
     """None when the run converged, else the first reason, for a reader."""
-    if log.run_start_ms is None:
-        return "no run_start"
-    if log.run_stop_ms is None:
-        return "no run_stop"
+    if log.run_start_ms is None or log.run_stop_ms is None:
+        missing = "run_start" if log.run_start_ms is None else "run_stop"
+        return f"no usable {missing}: {_first(log)}" if log.untrusted else f"no {missing}"
     if log.run_stop_status != "success":
         return f"run_stop status {log.run_stop_status!r}, expected 'success'"
     if log.untrusted:
-        first = log.untrusted[0]
-        return f"the log contradicts itself: {first.text}" + (f" (line {first.line})" if first.line else "")
+        return f"the log cannot be trusted: {_first(log)}"
     if target is None:
         return "the quality target is not known"
     if not log.evaluations:
         return "no eval_accuracy"
     best = best_accuracy(log, target)
-    if best is None or not target.reached(best):
+    if best is None:
+        return "no eval_accuracy from 0 to 1"
+    if not target.reached(best):
         return f"best eval_accuracy {best!r} of {target.value!r}"
     return None
+
+
+def _first(log: RunLog) -> str:
+    first = log.untrusted[0]
+    return first.text + (f" (line {first.line})" if first.line else "")
 
 
 def best_accuracy(log: RunLog, target: Target | None) -> float | None:

@@ -148,18 +148,18 @@ class _Folder:
     def oddity(self, event: Oddity) -> None:
         seen = self.kinds.setdefault(event.kind, [event.line, 0])
         seen[1] += 1
-        self.kind_text[event.kind] = event.text
+        self.kind_text.setdefault(event.kind, event.text)
 
     def record(self, record: Record) -> None:
         self.log.num_records += 1
         expected = _INTERVALS.get(record.key)
-        if expected is not None and record.event_type not in (None, expected):
-            # two torn records that look like one
+        if expected is not None and record.event_type not in (None, expected, "POINT_IN_TIME"):
+            # a start that ends, a stop that starts: two torn records that look like one
             self.torn(Torn(record.line, record.key, f"{record.key} with event_type {record.event_type}"))
             return
-        if record.time_ms is None:
+        if record.time_ms is None and record.key not in _VITAL:
             self.oddity(Oddity(record.line, "time", f"{record.key} has no usable time_ms"))
-        elif record.time_ms < self.last_time_ms:
+        elif record.time_ms is not None and record.time_ms < self.last_time_ms:
             self.oddity(Oddity(record.line, "order", "time_ms goes backwards"))
         if record.time_ms is not None:
             self.last_time_ms = record.time_ms
@@ -167,6 +167,8 @@ class _Folder:
             self.oddity(Oddity(record.line, "metadata", f"{record.key} has no metadata"))
         if record.event_type is None:
             self.oddity(Oddity(record.line, "event_type", f"{record.key} has no event_type"))
+        elif expected is not None and record.event_type != expected:
+            self.oddity(Oddity(record.line, "interval", f"{record.key} with event_type {record.event_type}"))
         if record.key in _IN_RUN and record.time_ms is not None:
             self.in_run(record.time_ms, record.line)
         handler = _HANDLERS.get(record.key)
@@ -333,15 +335,22 @@ class _Folder:
         for kind, (line, count) in self.kinds.items():
             more = f" ({count} times, first here)" if count > 1 else ""
             self.note(line, self.kind_text[kind] + more)
+        log.notes.sort(key=lambda note: note.line or 0)
         if self.num_left_out:
             log.notes.append(Note(log.file, None, f"{self.num_left_out} more notes are left out"))
         return log
 
     def _check_times(self) -> None:
-        """A run cannot be shorter than what happened in it."""
+        """A run cannot be shorter than what happened in it.
+
+        Only so for ResNet: where evaluation goes on beside training, as in minigo and some BERT logs, run_stop is
+        dated back to the evaluation that reached the target.
+        """
         log = self.log
         if log.num_records == 0:
             self.note(None, "no MLLOG record in this file")
+        if log.benchmark not in (None, "resnet"):
+            self.first_in_run = self.last_in_run = None
         if log.run_start_ms is not None and self.first_in_run is not None:
             early, line = self.first_in_run
             if log.run_start_ms - early > MAX_CLOCK_SKEW_MS:

@@ -25,7 +25,7 @@ _MARK = re.compile(r":::MLL(?:OG)?(?:v[\d.]+)?[ \t]*")
 _OLD_HEAD = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)[ \t]+([A-Za-z0-9_]{1,128})[ \t]*:?[ \t]*")
 _KEY = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _DECIMAL = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
-_OWN_TAIL = frozenset('}],:"')
+_OWN_TAIL = frozenset('}],"')
 _BARE_FIELD = b'"time_ms"'
 _KEY_IN_FRAGMENT = re.compile(r'"key"\s*:\s*"([A-Za-z0-9_]{1,128})')
 
@@ -123,10 +123,10 @@ def scan(stream: Readable) -> Iterator[Event]:
 
 
 def _gap_end(buffer: bytes, position: int) -> int:
-    """Where text without a mark may be let go: a mark, or a bare field, may still be cut by the end of the buffer."""
-    tail = max(position, len(buffer) - len(_BARE_FIELD))
-    newline = buffer.rfind(b"\n", tail)
-    return newline + 1 if newline >= 0 else tail
+    """Where text without a mark may be let go: its last line may still be cut by the end of the buffer."""
+    newline = buffer.rfind(b"\n", position)
+    begin = newline + 1 if newline >= 0 else position
+    return begin if len(buffer) - begin < MAX_RECORD_BYTES else len(buffer) - len(_BARE_FIELD)
 
 
 def _bare(gap: bytes, line: int) -> Iterator[Event]:
@@ -188,11 +188,13 @@ def _record(text: str, start: int, line: int) -> tuple[Record | Torn, int]:
     if not isinstance(body, dict):
         return Torn(line, old[2] if old else None, ""), start
     if old is not None:
-        body = {**body, "key": old[2], "time_ms": float(old[1]) * 1000.0}
+        body = {**body, "key": old[2], "time_ms": round(float(old[1]) * 1000.0, 6)}
     key = body.get("key")
     event_type = body.get("event_type")
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         return Torn(line, None, ""), start
+    if old is not None:
+        event_type = _event_type_of(key)
     metadata = body.get("metadata")
     record = Record(
         line=line,
@@ -203,6 +205,13 @@ def _record(text: str, start: int, line: int) -> tuple[Record | Torn, int]:
         metadata=metadata if isinstance(metadata, dict) else {},
     )
     return record, end
+
+
+def _event_type_of(key: str) -> str:
+    """The v0.6 layout tells by the key's ending what later ones say in a member of its own."""
+    if key.endswith("_start"):
+        return "INTERVAL_START"
+    return "INTERVAL_END" if key.endswith("_stop") else "POINT_IN_TIME"
 
 
 def _fragment_key(text: str) -> str | None:

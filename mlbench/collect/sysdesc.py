@@ -111,6 +111,8 @@ def _take(description: SystemDescription, key: str, value: Any) -> None:
 def _count(value: Any) -> int | None:
     if isinstance(value, str) and value.strip().isdecimal() and len(value.strip()) < 10:
         return int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9:
         return value
     return None

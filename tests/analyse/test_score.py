@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from support.run_logs import BASE_MINUTES, run_lines
 
 from mlbench.analyse.score import (
     RunResult,
@@ -17,6 +16,7 @@ from mlbench.analyse.score import (
 )
 from mlbench.collect.mllog import fold
 from mlbench.collect.mllog_scan import scan
+from tests.support.run_logs import BASE_MINUTES, run_lines
 
 
 def good(*minutes: float) -> list[RunResult]:

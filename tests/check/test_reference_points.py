@@ -5,10 +5,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from support.run_logs import base_set
 
 from mlbench.analyse.rcp import RcpBasis
 from mlbench.check import rcp
+from tests.support.run_logs import base_set
 
 RESNET_RULESETS = ["1.0.0", "1.1.0", "2.0.0", "2.1.0", "3.0.0", "3.1.0", "4.0.0"]
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.run_logs import record, run_lines
 
 from mlbench.analyse.score import Target, time_to_train_s, why_not_converged
 from mlbench.analyse.throughput import throughput
 from mlbench.collect.mllog import fold
 from mlbench.collect.mllog_scan import scan
 from mlbench.collect.runlog import RunLog
+from tests.support.run_logs import record, run_lines
 
 TARGET = Target(0.759)
 NUM_MANGLED = 2_500
