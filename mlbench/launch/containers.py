@@ -67,8 +67,8 @@ def check_image(image: Image) -> None:
     match = _NGC_IMAGE.search(image.name.replace("#", "/"))
     if match is not None and (int(match["year"]), int(match["month"])) < _OLDEST_IMAGE:
         raise ConfigError(
-            f"container.image {image.name}: its Python is 3.6, as in every NGC MXNet image before 2021, and the worker "
-            f"needs 3.8; take nvcr.io/nvidia/mxnet:21.05-py3 or later"
+            f"container.image {image.name}: it is older than 21.05, the first NGC MXNet image that has the Python the "
+            f"worker needs (3.8; images before 2021 have 3.6); take nvcr.io/nvidia/mxnet:21.05-py3 or later"
         )
 
 
