@@ -31,7 +31,7 @@ LEVELS: list[tuple[str, ...]] = [
     ("runner",),
     ("cli",),
 ]
-ISLAND_SHARED = {"mlbench.worker.job", "mlbench.worker.recordio", "mlbench.worker.processes"}
+ISLAND_SHARED = {"mlbench.worker.job", "mlbench.worker.recordio", "mlbench.worker.processes", "mlbench.worker.native"}
 
 
 def _level(module: str) -> int:

@@ -18,6 +18,7 @@ from mlbench.dataset.layout import RecordFiles
 from mlbench.dataset.parallel import Report, count, no_report, run_all
 from mlbench.dataset.verify import Fault, quick_check
 from mlbench.errors import InputError
+from mlbench.worker.native import library as native
 from mlbench.worker.recordio import (
     RecordFault,
     RecordReader,
@@ -31,8 +32,6 @@ MAX_FAULTS_KEPT = 1000
 """Of one range; more are counted only."""
 RANGE_RECORDS = 2000
 _COUNT_EVERY = 64
-MAX_PIXELS = 100_000_000
-"""As in the worker: more in one image is a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +148,7 @@ def verify_range(what: Range) -> Findings:
     """Walk one range; runs in a worker process."""
     findings = Findings()
     seen: array[int] = array("Q")
+    judge = Judge() if what.decode else None
     with RecordReader(str(what.rec)) as reader:
         at = what.start
         done = done_bytes = 0
@@ -163,7 +163,7 @@ def verify_range(what: Range) -> Findings:
                 at = _resume(what, at)
                 continue
             seen.append(at)
-            _judge(what, payload, at, number, findings)
+            _judge(judge, what, payload, at, number, findings)
             done += 1
             done_bytes += behind - at
             at = behind
@@ -171,22 +171,25 @@ def verify_range(what: Range) -> Findings:
                 count(done, done_bytes)
                 done = done_bytes = 0
         count(done, done_bytes)
+    if judge:
+        judge.close()
     _compare(what, seen, findings)
     return findings
 
 
-def _judge(what: Range, payload: bytes, at: int, number: int, findings: Findings) -> None:
+def _judge(judge: Judge | None, what: Range, payload: bytes, at: int, number: int, findings: Findings) -> None:
     try:
         header, image = unpack_image(payload)
     except ValueError as error:
         findings.add(Fault(what.rec, str(error), at, number))
         return
+    reason = judge.fault(image) if judge else None
+    if reason:
+        findings.add(Fault(what.rec, reason, at, number))
+        return
     findings.num_records += 1
     findings.image_bytes += len(image)
     findings.labels.add(header.label)
-    reason = decode_fault(image) if what.decode else None
-    if reason:
-        findings.add(Fault(what.rec, reason, at, number))
 
 
 def _names(offsets: array[int], at: int) -> bool:
@@ -214,16 +217,41 @@ def _compare(what: Range, seen: array[int], findings: Findings) -> None:
         findings.add(Fault(what.rec.with_suffix(".idx"), "offset is not on a record's head", offset))
 
 
-def decode_fault(image: memoryview) -> str | None:
-    """Why an encoded image cannot be decoded; None when it can. JPEGs are decoded at an eighth of their size: every
-    coded bit is read, only the arithmetic behind it is saved."""
+class Judge:
+    """Decodes images to see whether they can be: JPEGs through the native decoder where it is built, which also names
+    damage that decoders mend in silence; everything else, and all without it, through Pillow."""
+
+    def __init__(self) -> None:
+        try:
+            self._checker: native.Checker | None = native.Checker(native.load())
+        except native.NativeError:
+            self._checker = None
+
+    def fault(self, image: memoryview) -> str | None:
+        """Why an encoded image is not sound; None when it is."""
+        if self._checker is not None:
+            status, num_warnings, message = self._checker.check(bytes(image))
+            if status == native.OK:
+                return f"JPEG is damaged: {message}" if num_warnings else None
+            if status != native.OTHER_FORMAT:
+                return f"image cannot be decoded: {message}"
+        return pillow_fault(image)
+
+    def close(self) -> None:
+        if self._checker is not None:
+            self._checker.close()
+
+
+def pillow_fault(image: memoryview) -> str | None:
+    """Why Pillow cannot decode an image; None when it can. JPEGs are decoded at an eighth of their size: every coded
+    bit is read, only the arithmetic behind it is saved."""
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(image)) as picture:
             width, height = picture.size
-            if width * height > MAX_PIXELS:
-                return f"image of {width} x {height} pixels, more than {MAX_PIXELS}"
+            if width * height > native.MAX_PIXELS:
+                return f"image of {width} x {height} pixels, more than {native.MAX_PIXELS}"
             picture.draft(None, (max(1, width // 8), max(1, height // 8)))
             picture.load()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

@@ -22,7 +22,7 @@ _ASPECTS = ((4, 3), (4, 3), (3, 4), (1, 1))
 """As photographs are: mostly wide, some high, a few square."""
 _SIZE_SPREAD = 0.2
 _TEXTURE_PX = 2048
-_SAMPLE_IMAGES = 32
+_SAMPLE_IMAGES = 128
 _BISECTIONS = 12
 _TOLERANCE = 0.02
 

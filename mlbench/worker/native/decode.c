@@ -42,8 +42,14 @@ static void say_nothing(j_common_ptr jpeg) {
 }
 
 static void count_warning(j_common_ptr jpeg, int level) {
-    if (level < 0)
-        jpeg->err->num_warnings++;
+    if (level >= 0 || jpeg->err->msg_code == JWRN_EXTRANEOUS_DATA) /* bytes between segments cost no pixel */
+        return;
+    struct decoder *self = jpeg->client_data;
+    if (jpeg->err->num_warnings++ == 0) {
+        char text[JMSG_LENGTH_MAX];
+        jpeg->err->format_message(jpeg, text);
+        snprintf(self->message, MESSAGE_BYTES, "%s", text);
+    }
 }
 
 /* A progressive file may hold thousands of scans, each a pass over the whole image. */
@@ -148,15 +154,20 @@ static int read_rows(struct decoder *self, struct resampler *resampler, int from
     return IMAGE_OK;
 }
 
+static int within_limit(const struct jpeg_decompress_struct *jpeg, int64_t max_pixels, char *message) {
+    if ((int64_t)jpeg->image_width * jpeg->image_height <= max_pixels)
+        return 1;
+    snprintf(message, MESSAGE_BYTES, "%u x %u pixels, the limit is %lld in all", jpeg->image_width, jpeg->image_height,
+             (long long)max_pixels);
+    return 0;
+}
+
 static int decode_started(struct decoder *self, struct resampler *resampler, const struct spec *spec,
                           struct item *item, float *out) {
     struct jpeg_decompress_struct *jpeg = &self->jpeg;
     const int width = (int)jpeg->image_width, height = (int)jpeg->image_height;
-    if ((int64_t)width * height > spec->max_pixels) {
-        snprintf(item->message, MESSAGE_BYTES, "%d x %d pixels, the limit is %lld in all", width, height,
-                 (long long)spec->max_pixels);
+    if (!within_limit(jpeg, spec->max_pixels, item->message))
         return IMAGE_TOO_LARGE;
-    }
     struct placement place;
     place_image(spec, item->number, width, height, &place);
     const int eighths = fitting_scale(&place);
@@ -192,9 +203,13 @@ static int decode_started(struct decoder *self, struct resampler *resampler, con
     return read_rows(self, resampler, y, end_y);
 }
 
+static int is_jpeg(const uint8_t *data, size_t size) {
+    return size >= 3 && data[0] == 0xFF && data[1] == 0xD8 && data[2] == 0xFF;
+}
+
 int decode_jpeg(struct decoder *self, struct resampler *resampler, const struct spec *spec, struct item *item,
                 const uint8_t *data, size_t size, float *out) {
-    if (size < 3 || data[0] != 0xFF || data[1] != 0xD8 || data[2] != 0xFF) {
+    if (!is_jpeg(data, size)) {
         snprintf(item->message, MESSAGE_BYTES, "not a JPEG");
         return IMAGE_OTHER_FORMAT;
     }
@@ -208,6 +223,41 @@ int decode_jpeg(struct decoder *self, struct resampler *resampler, const struct 
         status = decode_started(self, resampler, spec, item, out);
     }
     item->num_warnings = (int32_t)self->errors.num_warnings;
+    jpeg_abort_decompress(&self->jpeg);
+    self->message = NULL;
+    return status;
+}
+
+static int check_started(struct decoder *self, int64_t max_pixels) {
+    struct jpeg_decompress_struct *jpeg = &self->jpeg;
+    if (!within_limit(jpeg, max_pixels, self->message))
+        return IMAGE_TOO_LARGE;
+    jpeg->scale_num = 1; /* every coded bit is read, most of the arithmetic behind it is saved */
+    jpeg->scale_denom = 8;
+    jpeg->do_fancy_upsampling = FALSE;
+    jpeg->out_color_space = jpeg->jpeg_color_space;
+    jpeg_start_decompress(jpeg);
+    JSAMPARRAY rows = (*jpeg->mem->alloc_sarray)((j_common_ptr)jpeg, JPOOL_IMAGE,
+                                                 jpeg->output_width * (JDIMENSION)jpeg->output_components, 1);
+    while (jpeg->output_scanline < jpeg->output_height)
+        jpeg_read_scanlines(jpeg, rows, 1);
+    jpeg_finish_decompress(jpeg);
+    return IMAGE_OK;
+}
+
+int check_jpeg(struct decoder *self, const uint8_t *data, size_t size, int64_t max_pixels, struct item *result) {
+    if (!is_jpeg(data, size))
+        return IMAGE_OTHER_FORMAT;
+    self->message = result->message;
+    self->errors.num_warnings = 0;
+    int status = IMAGE_BROKEN;
+    if (!setjmp(self->on_error)) {
+        self->jpeg.mem->max_memory_to_use = MAX_MEMORY_BYTES;
+        jpeg_mem_src(&self->jpeg, data, (unsigned long)size);
+        jpeg_read_header(&self->jpeg, TRUE);
+        status = check_started(self, max_pixels);
+    }
+    result->num_warnings = (int32_t)self->errors.num_warnings;
     jpeg_abort_decompress(&self->jpeg);
     self->message = NULL;
     return status;

@@ -75,6 +75,8 @@ struct decoder *decoder_new(void);
 void decoder_free(struct decoder *self);
 int decode_jpeg(struct decoder *self, struct resampler *resampler, const struct spec *spec, struct item *item,
                 const uint8_t *data, size_t size, float *out);
+/* Read a whole JPEG: the status, and in `result` message and num_warnings. */
+int check_jpeg(struct decoder *self, const uint8_t *data, size_t size, int64_t max_pixels, struct item *result);
 size_t output_floats(const struct spec *spec);
 
 /* Find the image in a record of `size` bytes (joined in place where it was split). */

@@ -11,7 +11,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from .build import library_path
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MAX_PIXELS = 100 * 1000 * 1000
 """Of one image: ten times the largest of ILSVRC2012; more is a fault of the data, or an attack."""
 MESSAGE_BYTES = 200
@@ -93,6 +93,10 @@ def load(path: Optional[str] = None) -> Any:
     library.mlbench_wait.restype, library.mlbench_wait.argtypes = number, [pointer, pointer]
     library.mlbench_place_pixels.restype = number
     library.mlbench_place_pixels.argtypes = [spec, ctypes.c_uint64, pointer, number, number, pointer]
+    library.mlbench_checker_open.restype, library.mlbench_checker_open.argtypes = pointer, []
+    library.mlbench_checker_close.restype, library.mlbench_checker_close.argtypes = None, [pointer]
+    library.mlbench_check.restype = None
+    library.mlbench_check.argtypes = [pointer, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int64, ctypes.POINTER(Item)]
     library.mlbench_placement.restype = None
     library.mlbench_placement.argtypes = [spec, ctypes.c_uint64, number, number, ctypes.POINTER(ctypes.c_double)]
     return library
@@ -122,6 +126,27 @@ class Pool:
     def close(self) -> None:
         if self._handle:
             self._library.mlbench_pool_close(self._handle)
+            self._handle = None
+
+
+class Checker:
+    """Reads whole JPEGs to see whether they are sound. One thread may use it at a time."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._handle = library.mlbench_checker_open()
+        if not self._handle:
+            raise NativeError("no memory for a decoder")
+
+    def check(self, image: bytes, max_pixels: int = MAX_PIXELS) -> Tuple[int, int, str]:
+        """(status, number of damages that libjpeg mends, message of the first fault)."""
+        result = Item()
+        self._library.mlbench_check(self._handle, image, len(image), max_pixels, ctypes.byref(result))
+        return result.status, result.num_warnings, result.message.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        if self._handle:
+            self._library.mlbench_checker_close(self._handle)
             self._handle = None
 
 

@@ -15,7 +15,7 @@
 #endif
 #define EXPORT __attribute__((visibility("default")))
 
-enum { ABI_VERSION = 1 };
+enum { ABI_VERSION = 2 };
 
 struct batch {
     struct spec spec;
@@ -220,6 +220,22 @@ EXPORT int mlbench_place_pixels(const struct spec *spec, uint64_t number, const 
     }
     resampler_free(resampler);
     return status;
+}
+
+EXPORT struct decoder *mlbench_checker_open(void) {
+    return decoder_new();
+}
+
+EXPORT void mlbench_checker_close(struct decoder *checker) {
+    decoder_free(checker);
+}
+
+/* Whether a JPEG decodes from its first bit to its last; fills status, message and num_warnings of `result`. */
+EXPORT void mlbench_check(struct decoder *checker, const uint8_t *data, uint64_t size, int64_t max_pixels,
+                          struct item *result) {
+    result->message[0] = 0;
+    result->num_warnings = 0;
+    result->status = check_jpeg(checker, data, size, max_pixels, result);
 }
 
 /* For tests: where the output of an image is placed, as x0, y0, step_x, step_y, mirrored. */
