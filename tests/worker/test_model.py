@@ -1,0 +1,119 @@
+"""ResNet-50 v1.5: its size, its names, its strides, in both layouts and dtypes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlperf_logging.compliance_checker as checker
+import pytest
+
+from mlbench.worker.job import Job, JobError, Model
+from mlbench.worker.model import build, initialise, tensor_names, trainable
+
+MakeJob = Callable[..., Job]
+pytestmark = [pytest.mark.training, pytest.mark.slow]
+RULES = Path(checker.__file__).parent
+
+
+@pytest.fixture
+def settings(make_job: MakeJob) -> Model:
+    found = make_job(model__num_classes=1000).model
+    assert found is not None
+    return found
+
+
+def sizes(net: Any) -> dict[str, int]:
+    found = {}
+    for parameter in trainable(net):
+        size = 1
+        for length in parameter.shape:
+            size *= length
+        found[parameter.name] = size
+    return found
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_build_resnet50_has_25557032_parameters_in_161_tensors(mx: Any, settings: Model, layout: str) -> None:
+    found = sizes(build(mx, dataclasses.replace(settings, layout=layout)))
+    assert len(found) == 161  # facts.md: "25,557,032 trainable parameters in 161 tensors"
+    assert sum(found.values()) == 25557032
+
+
+@pytest.mark.parametrize("ruleset", ["1.1.0", "2.0.0", "2.1.0"])
+def test_build_tensor_names_are_those_of_the_rule_file(mx: Any, settings: Model, ruleset: str) -> None:
+    text = (RULES / f"training_{ruleset}" / "closed_resnet.yaml").read_text()
+    wanted = re.findall(r'^\s+"(\w+)",$', text, flags=re.MULTILINE)
+    assert len(wanted) == 161
+    assert sorted(sizes(build(mx, settings))) == sorted(wanted)
+    assert sorted(tensor_names()) == sorted(wanted)
+
+
+def test_build_resnet50_is_v1_5_stride_two_in_the_3x3(mx: Any, settings: Model) -> None:
+    net = build(mx, settings)
+    strides = {unit.name: (unit.conv1._kwargs["stride"], unit.conv2._kwargs["stride"]) for unit in net.stages}
+    assert strides["stage1_unit1"] == ((1, 1), (1, 1))
+    assert [strides[f"stage{stage}_unit1"] for stage in (2, 3, 4)] == [((1, 1), (2, 2))] * 3
+    assert all(value == ((1, 1), (1, 1)) for name, value in strides.items() if not name.endswith("unit1"))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_build_shapes_at_224_px_are_those_of_the_paper(mx: Any, settings: Model, layout: str) -> None:
+    """Symbol inference runs without a kernel, so NHWC can be looked at on a CPU too. He et al. (2015), table 1."""
+    net = build(mx, dataclasses.replace(settings, layout=layout))
+    data = mx.sym.Variable("data")
+    shape = (4, 3, 224, 224) if layout == "NCHW" else (4, 224, 224, 3)
+    inside = net(data).get_internals()
+    _, outputs, _ = inside.infer_shape(data=shape)
+    by_name = dict(zip(inside.list_outputs(), outputs, strict=True))
+    for stage, unit, channels, side in ((1, 3, 256, 56), (2, 4, 512, 28), (3, 6, 1024, 14), (4, 3, 2048, 7)):
+        wanted = (4, channels, side, side) if layout == "NCHW" else (4, side, side, channels)
+        assert by_name[f"stage{stage}_unit{unit}_bn3_fwd_output"] == wanted
+    assert outputs[-1] == (4, 1000)
+
+
+def test_initialise_last_gamma_is_zero_and_the_others_one(mx: Any, settings: Model) -> None:
+    net = build(mx, settings)
+    initialise(mx, net, settings, mx.cpu())
+    for parameter in trainable(net):
+        if parameter.name.endswith("gamma"):
+            expected = 0.0 if parameter.name.endswith("bn3_gamma") else 1.0
+            assert float(parameter.data().asnumpy().min()) == float(parameter.data().asnumpy().max()) == expected
+
+
+def test_initialise_zero_gamma_off_is_one_everywhere(mx: Any, settings: Model) -> None:
+    other = dataclasses.replace(settings, zero_init_last_gamma=False)
+    net = build(mx, other)
+    initialise(mx, net, other, mx.cpu())
+    assert all(float(p.data().asnumpy().min()) == 1.0 for p in trainable(net) if p.name.endswith("gamma"))
+
+
+def test_initialise_float16_keeps_batch_norm_in_float32(mx: Any, settings: Model) -> None:
+    half = dataclasses.replace(settings, dtype="float16", layout="NHWC")
+    net = build(mx, half)
+    initialise(mx, net, half, mx.cpu())
+    for parameter in net.collect_params().values():
+        normalising = "bn" in parameter.name
+        assert parameter.data().dtype.__name__ == ("float32" if normalising else "float16"), parameter.name
+
+
+@pytest.mark.parametrize("name", ["resnet50_v1", "vgg16", "alexnet", "mobilenet1.0"])
+def test_build_zoo_model_by_name_has_the_classes_asked_for(mx: Any, settings: Model, name: str) -> None:
+    net = build(mx, dataclasses.replace(settings, name=name, num_classes=10))
+    net.initialize()
+    assert net(mx.nd.zeros((1, 3, 224, 224))).shape == (1, 10)
+
+
+def test_build_zoo_resnet50_is_another_model(mx: Any, settings: Model) -> None:
+    net = build(mx, dataclasses.replace(settings, name="resnet50_v1"))
+    net.initialize()
+    net(mx.nd.zeros((1, 3, 32, 32)))
+    assert sum(sizes(net).values()) == 25575912  # facts.md
+
+
+def test_build_unknown_name_is_refused(mx: Any, settings: Model) -> None:
+    with pytest.raises(JobError, match="unknown model 'resnet51'"):
+        build(mx, dataclasses.replace(settings, name="resnet51"))
