@@ -89,7 +89,7 @@ class Schema:
             node = _node(node.children[word])
         return node
 
-    def keys(self) -> Iterator[str]:
+    def every_key(self) -> Iterator[str]:
         """Every dotted key, sections too, in the order of the schema."""
         yield from _walk("", self.root)
 
@@ -101,7 +101,7 @@ class Schema:
             return f"unknown key {key!r}; {head} is a value and has no keys"
         siblings = {word: f"{head}.{word}" if head else word for word in (parent.children or {})} if parent else {}
         everywhere: dict[str, str] = {}
-        for known in self.keys():
+        for known in self.every_key():
             everywhere.setdefault(known.rpartition(".")[2], known)
         meant = _closest(last, siblings, 0.75) or everywhere.get(last) or _closest(last, siblings, 0.6)
         meant = meant or _closest(last, everywhere, 0.75)

@@ -101,7 +101,7 @@ def test_override_quoted_text_keeps_comma_and_brackets() -> None:
 
 def test_schema_every_key_is_found_and_typed() -> None:
     schema = Schema(Config)
-    keys = list(schema.keys())
+    keys = list(schema.every_key())
 
     assert "hardware.compute.environment" in keys
     assert all(schema.find(key) is not None for key in keys)
