@@ -14,6 +14,8 @@ class ScalingPoint:
     samples_per_s: float | None
     samples_per_s_first_epoch: float | None = None
     time_to_train_s: float | None = None
+    samples_per_s_cv: float | None = None
+    """Spread over the point's runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +60,19 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 def _per_rank(speedup: float | None, point: ScalingPoint, base: ScalingPoint | None) -> float | None:
     return None if speedup is None or base is None else speedup / (point.num_ranks / base.num_ranks)
+
+
+def serial_fraction(rows: Sequence[ScalingRow]) -> float | None:
+    """Amdahl's serial fraction s, fitted to the speed-ups: 1 / speedup = s + (1 - s) / k for k times the base's ranks.
+
+    Least squares through the base; with one point beside the base it is the Karp-Flatt metric. Negative: faster than
+    linear. None: no point beside the base.
+    """
+    base = next((row.point.num_ranks for row in rows if row.speedup is not None), None)
+    pairs = [
+        (1 - base / row.point.num_ranks, 1 / row.speedup - base / row.point.num_ranks)
+        for row in rows
+        if base is not None and row.speedup and row.point.num_ranks > base
+    ]
+    weight = sum(a * a for a, _ in pairs)
+    return sum(a * b for a, b in pairs) / weight if weight else None
