@@ -28,7 +28,7 @@ def test_make_plan_local_shares_the_cores_and_names_the_machine(planned: Planned
     assert plan.threads_per_rank == 2  # 4 CPUs, 2 ranks
     assert plan.environment == {"OMP_NUM_THREADS": "2"}
     assert plan.global_batch_size == 32
-    assert (plan.optimizer.warmup_steps, plan.optimizer.decay_steps) == (20, 20 * 20)
+    assert (plan.optimizer.warmup_steps, plan.optimizer.decay_steps) == (20, 10 * 20)
 
 
 def test_make_plan_more_ranks_than_cpus_still_has_a_thread_each(planned: Planned) -> None:
