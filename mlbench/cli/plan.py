@@ -91,17 +91,17 @@ def command_line(plan: Plan) -> list[str]:
     from mlbench.launch.factory import Attempt, make_container, make_launch, make_launcher
     from mlbench.launch.rehearsal import fault_of, rehearsal_command
 
-    folder = RunFolder(plan.runs_dir / _RUN_SET).attempt(0, 1)
+    folder = RunFolder(plan.runs_dir / _RUN_SET).attempt(0, 0)
     shown = plan
     if plan.config.launcher.name is LauncherName.local and plan.placement.num_nodes > 1:
         config = copy.deepcopy(plan.config)
         config.launcher.name = LauncherName.mpirun
         shown = dataclasses.replace(plan, config=config)
-    attempt = Attempt(job=folder.job, rank_log_dir=folder.path, log=folder.launcher_log, mark=f"{_RUN_SET}.run_0.1")
+    attempt = Attempt(job=folder.job, rank_log_dir=folder.path, log=folder.launcher_log, mark=f"{_RUN_SET}.run_0.0")
     launch = make_launch(shown, make_container(shown), attempt)
     if plan.config.launcher.name is LauncherName.rehearsal:
         settings = plan.config.launcher.rehearsal
-        command = rehearsal_command(folder.job, settings, fault_of(settings, index=0, attempt=1, warmup=False))
+        command = rehearsal_command(folder.job, settings, fault_of(settings, index=0, attempt=0, warmup=False))
         launch = dataclasses.replace(launch, command=command)
     return make_launcher(shown).argv(launch)
 

@@ -18,7 +18,7 @@ from mlbench.plan.types import Placement, Plan
 from mlbench.worker.job import Model, Optimizer, Schedule
 
 EVAL_BATCH = 64
-"""Least images of a rank's validation batch: without gradients more fit than in training, and a CPU gets them faster."""
+"""Least images of a rank in validation: more fit than in training, and a CPU gets through them faster."""
 
 
 def make_plan(config: Config, machine: Machine) -> Plan:
