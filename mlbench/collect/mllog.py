@@ -19,7 +19,7 @@ from mlbench.errors import InputError
 MAX_NOTES = 200
 MAX_SPANS = 100_000
 MAX_KEYS = 1_000
-MAX_VALUE_CHARS = 4_096
+MAX_LIST = 100
 MAX_TEXT_CHARS = 1_000
 MAX_COUNT = 2**53
 MAX_CLOCK_SKEW_MS = 1_000.0
@@ -40,6 +40,8 @@ _INTERVALS = {
 }
 _IN_RUN = {"epoch_start", "epoch_stop", "block_start", "block_stop", "eval_start", "eval_stop", "eval_accuracy"}
 _VITAL = {"run_start", "run_stop", "quality_target", "submission_benchmark"}
+_SETTING_PREFIXES = ("opt_", "lars_", "sgd_", "gradient_", "model_")
+_NOT_A_SETTING = object()
 _NOT_HYPERPARAMETERS = {"weights_initialization", "tracked_stats", "throughput"}
 
 
@@ -299,27 +301,21 @@ class _Folder:
             intervals.stop(num, record.time_ms)
 
     def hyperparameter(self, record: Record) -> None:
-        key = record.key
-        if (
-            key in self.conflicts
-            or isinstance(record.value, dict)
-            or record.event_type
-            in (
-                "INTERVAL_START",
-                "INTERVAL_END",
-            )
-        ):
+        """A plain value that stays the same is a setting; one that changes is a measurement and is left out."""
+        key, values = record.key, self.log.hyperparameters
+        if key in self.conflicts or record.event_type in ("INTERVAL_START", "INTERVAL_END"):
             return
-        values = self.log.hyperparameters
+        value = _setting(record.value)
+        if value is _NOT_A_SETTING:
+            return
         if key not in values:
-            if len(values) < MAX_KEYS and len(json.dumps(record.value)) <= MAX_VALUE_CHARS:
-                values[key] = storable(record.value) if isinstance(record.value, str) else record.value
-            return
-        value = storable(record.value) if isinstance(record.value, str) else record.value
-        if json.dumps(values[key]) != json.dumps(value):
+            if len(values) + len(self.conflicts) < MAX_KEYS:
+                values[key] = value
+        elif json.dumps(values[key]) != json.dumps(value):
             del values[key]
             self.conflicts.add(key)
-            self.note(record.line, f"{key} is logged with several values; it is taken as a measurement, not a setting")
+            if key.startswith(_SETTING_PREFIXES):
+                self.note(record.line, f"{key} is logged with several values, so it is not known")
 
     # -- the end
 
@@ -378,6 +374,19 @@ class _Folder:
         if len(self.log.untrusted) < MAX_NOTES:
             self.log.untrusted.append(Note(self.log.file, line, text))
         self.note(line, text)
+
+
+def _setting(value: Any) -> Any:
+    """A plain value, or a short list of them, as it is kept; `_NOT_A_SETTING` for everything else."""
+    if isinstance(value, str):
+        return storable(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, list) and len(value) <= MAX_LIST:
+        items = [_setting(item) for item in value if not isinstance(item, list)]
+        if len(items) == len(value) and all(item is not _NOT_A_SETTING for item in items):
+            return items
+    return _NOT_A_SETTING
 
 
 def _earliest(known: float | None, new: float | None) -> float | None:
