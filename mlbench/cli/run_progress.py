@@ -29,10 +29,15 @@ _LINE_INTERVAL_S = 10.0
 
 
 class Pace:
-    """Time left, from what has been seen: the mean lifetime of finished attempts, else epochs against the maximum."""
+    """Time left, from what has been seen: the mean lifetime of finished attempts, else the pace of the epochs."""
 
     def __init__(self) -> None:
         self._lifetimes_s: list[float] = []
+        self._epochs_done = 0.0
+        self._done_at_s = 0.0
+
+    def begun(self) -> None:
+        self._epochs_done = 0.0
 
     def ended(self, lifetime_s: float | None) -> None:
         if lifetime_s is not None:
@@ -40,13 +45,17 @@ class Pace:
 
     def left_s(self, started: AttemptStarted, progress: Progress, elapsed_s: float) -> float | None:
         """Seconds to the end of the last attempt of this call; None before there is anything to go by."""
+        if progress.num_epochs_done > self._epochs_done:
+            self._epochs_done, self._done_at_s = progress.num_epochs_done, elapsed_s
         waiting = started.total - started.number
         if self._lifetimes_s:
             mean_s = sum(self._lifetimes_s) / len(self._lifetimes_s)
             return max(0.0, mean_s - elapsed_s) + waiting * mean_s
-        if progress.num_epochs_done <= 0:
+        if self._epochs_done <= 0:
             return None
-        whole_s = elapsed_s / progress.num_epochs_done * started.max_epochs
+        expected = started.expected_epochs
+        num_epochs = expected if self._epochs_done < expected else started.max_epochs
+        whole_s = self._done_at_s / self._epochs_done * num_epochs
         return max(0.0, whole_s - elapsed_s) + waiting * whole_s
 
 
@@ -127,6 +136,7 @@ class LineListener:
         match event:
             case AttemptStarted():
                 self._started = event
+                self._pace.begun()
                 return [f"{name_of(event)} ({event.number} of {event.total}): started, seed {event.seed}"]
             case AttemptEnded():
                 self._pace.ended(event.record.lifetime_s)
@@ -192,6 +202,7 @@ class BarListener:
 
     def _begin(self, event: AttemptStarted) -> None:
         self._started = event
+        self._pace.begun()
         self._bar.start()
         description = f"{name_of(event)} ({event.number} of {event.total})"
         self._task = self._bar.add_task(description, total=event.max_epochs, state="starting", left="-")

@@ -48,7 +48,8 @@ class StageEnded:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStarted:
-    """`number` counts from 1 what this call starts, `total` is how many it will start."""
+    """`number` counts from 1 what this call starts, `total` is how many it will start. `expected_epochs` is what the
+    recipe usually needs."""
 
     index: int
     attempt: int
@@ -56,6 +57,7 @@ class AttemptStarted:
     number: int
     total: int
     max_epochs: int
+    expected_epochs: float
     seed: int
 
 

@@ -23,7 +23,7 @@ class Progress:
     num_epochs_done: float = 0.0
     accuracy: float | None = None
     samples_per_s: float | None = None
-    """Training samples of the epochs that have ended, divided by the time since run_start."""
+    """Training samples of the epochs that have ended, divided by the time since run_start without evaluations."""
     run_started: bool = False
     run_stopped: bool = False
 
@@ -37,6 +37,8 @@ class LogTail:
         self._rest = b""
         self._start_ms: float | None = None
         self._samples: float | None = None
+        self._eval_start_ms: float | None = None
+        self._eval_ms = 0.0
         self.progress = Progress()
 
     def poll(self) -> bool:
@@ -90,15 +92,22 @@ class LogTail:
         elif key == "epoch_stop":
             done = progress.num_epochs_done + 1
             progress = replace(progress, num_epochs_done=done, samples_per_s=self._rate(done, time_ms))
+        elif key == "eval_start":
+            self._eval_start_ms = time_ms
+        elif key == "eval_stop":
+            if self._eval_start_ms is not None and time_ms is not None:
+                self._eval_ms += max(0.0, time_ms - self._eval_start_ms)
+            self._eval_start_ms = None
         elif key == "eval_accuracy":
             accuracy = _number(value)
             progress = replace(progress, accuracy=progress.accuracy if accuracy is None else accuracy)
         self.progress = progress
 
     def _rate(self, num_epochs: float, time_ms: float | None) -> float | None:
-        if self._samples is None or self._start_ms is None or time_ms is None or time_ms <= self._start_ms:
+        if self._samples is None or self._start_ms is None or time_ms is None:
             return None
-        return num_epochs * self._samples / (time_ms - self._start_ms) * 1e3
+        train_ms = time_ms - self._start_ms - self._eval_ms
+        return num_epochs * self._samples / train_ms * 1e3 if train_ms > 0 else None
 
 
 def _number(value: Any) -> float | None:

@@ -60,7 +60,18 @@ def _run_slot(context: StageContext, slot: Slot, number: int, total: int, used: 
     seed = choose_seed(context, slot, used)
     used.add(seed)
     max_epochs = context.plan.schedule.max_epochs
-    context.listener(AttemptStarted(slot.index, slot.attempt, slot.warmup, number, total, max_epochs, seed))
+    context.listener(
+        AttemptStarted(
+            index=slot.index,
+            attempt=slot.attempt,
+            warmup=slot.warmup,
+            number=number,
+            total=total,
+            max_epochs=max_epochs,
+            expected_epochs=context.plan.config.training.expected_epochs or max_epochs,
+            seed=seed,
+        )
+    )
     finished = run_attempt(context, slot, seed)
     folder = context.folder.attempt(slot.index, slot.attempt, warmup=slot.warmup)
     context.keeper.keep()
