@@ -212,25 +212,22 @@ def reproduction_lines(reproduction: Reproduction) -> list[str]:
 
 def result_json(result: SeriesResult) -> dict[str, Any]:
     """The keys of `results show --json`, with what only the runner knows beside them."""
-    from mlbench.store.summary import summary_of
+    from mlbench.cli.results_json import full_json, show_json
 
-    row = result.row
-    summary: dict[str, Any] = {"run_set": result.identity.run_set} if row is None else summary_of(row).as_json()
+    kept = ("warmups", "path", "ruleset", "launcher", "cache")
+    shown: dict[str, Any] = {"run_set": result.identity.run_set, "runs": [], "path": str(result.folder.path)}
+    if result.row is not None:
+        whole = full_json(result.row)
+        shown = show_json(result.row) | {key: whole[key] for key in kept}
     official = result.official
     return {
-        **summary,
-        "runs": [] if row is None else [_run_json(run) for run in row.runs if not run.warmup],
-        "warmups": [] if row is None else [_run_json(run) for run in row.runs if run.warmup],
-        "olympic_mean_s": None if row is None else row.olympic_mean_s,
-        "scaling_factor": None if row is None else row.scaling_factor,
-        "rcp_factor": None if row is None else row.rcp_factor,
+        **shown,
         "rehearsal": result.identity.rehearsal,
-        "path": str(result.folder.path),
         "stages": {
             stage.value: {"state": report.state.value, "text": report.text} for stage, report in result.reports.items()
         },
-        "allreduce": [] if row is None else allreduce_json(row.allreduce),
-        "storage": [] if row is None else storage_json(row.storage),
+        "allreduce": [] if result.row is None else allreduce_json(result.row.allreduce),
+        "storage": [] if result.row is None else storage_json(result.row.storage),
         "official": {
             "verdict": None if official.verdict is None else official.verdict.value,
             "ruleset": official.ruleset,
@@ -242,15 +239,6 @@ def result_json(result: SeriesResult) -> dict[str, Any]:
         "stored": result.store_fault is None,
         "exit_status": result.exit_status,
         "last_line": result.last_line,
-    }
-
-
-def _run_json(run: Run) -> dict[str, Any]:
-    names = ("index", "attempt", "status", "converged", "time_to_train_s", "epochs", "final_accuracy", "seed")
-    rates = ("samples_per_s", "samples_per_s_first_epoch")
-    return {name: getattr(run, name) for name in (*names, *rates)} | {
-        "status_reason": run.status_reason,
-        "exit_status": run.exit_status,
     }
 
 
