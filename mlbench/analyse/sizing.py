@@ -8,6 +8,7 @@ asks for most, and that limit is named. All rates are bytes/s and operations/s; 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -19,21 +20,6 @@ class Rate:
     basis: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedRate:
-    model: str
-    system: str
-    num_gpus: int
-    samples_per_s: float
-    source: str
-
-
-PUBLISHED_RATES = (
-    PublishedRate(model="resnet50", system="dgxa100", num_gpus=32, samples_per_s=78_454, source="H18597, figure 5"),
-    PublishedRate(model="resnet50", system="dgxa100", num_gpus=16, samples_per_s=39_747, source="H18597, figure 5"),
-)
-"""Rates of whole systems. The 8-GPU bar of figure 5 is torn in the copy at hand and is left out."""
-
 MODEL_FACTORS = {"resnet50": 1.0, "alexnet": 7095 / 2940, "vgg16": 1590 / 2940}
 """samples/s relative to ResNet-50 on the same node: Ready Solutions for AI guide, F800, one compute node."""
 
@@ -41,20 +27,22 @@ OPERATION_BYTES = {"resnet50": 9.17e6, "alexnet": 8.61e6, "vgg16": 8.81e6}
 """Mean disk operation of training from sharded files, same guide. One file per image reads one image an operation."""
 
 
-def published_rate(system: str, model: str, num_gpus: int) -> Rate | None:
-    """Rate per GPU of a published system, from the GPU count nearest to the one asked; None when none is published.
+def rate_of_model(samples_per_s_per_gpu: Mapping[str, float], model: str, basis: str) -> Rate | None:
+    """The rate of a model from a system's known rates; None when nothing leads to one.
 
-    A model other than ResNet-50 takes the ratio of the guide's one-node table, and says so.
+    A model that was not measured there takes ResNet-50's rate times the ratio of the guide's one-node table, and the
+    basis says so.
     """
-    rows = [row for row in PUBLISHED_RATES if row.system == system]
-    factor = MODEL_FACTORS.get(model)
-    if not rows or factor is None:
+    known = samples_per_s_per_gpu.get(model)
+    if known is not None:
+        return Rate(samples_per_s_per_gpu=known, basis=basis)
+    reference, factor = samples_per_s_per_gpu.get("resnet50"), MODEL_FACTORS.get(model)
+    if reference is None or factor is None:
         return None
-    row = min(rows, key=lambda item: (abs(item.num_gpus - num_gpus), -item.num_gpus))
-    basis = f"{row.samples_per_s:,.0f} samples/s with {row.num_gpus} GPUs ({row.source})"
-    if model != row.model:
-        basis += f", times {factor:.3f} for {model} against resnet50 (Ready Solutions for AI guide, one node)"
-    return Rate(samples_per_s_per_gpu=row.samples_per_s / row.num_gpus * factor, basis=basis)
+    return Rate(
+        samples_per_s_per_gpu=reference * factor,
+        basis=f"{basis}, times {factor:.3f} for {model} against resnet50 (Ready Solutions for AI guide, one node)",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
