@@ -54,7 +54,7 @@ def size(
 ) -> None:
     """Storage for N GPUs: demand from measured or published rates, supply from the storage profile, what limits.
 
-    An unknown limit is said and never taken for none. Exit status 4 when the storage or a node's links are too small, or
+    An unknown limit is said and never taken for none. Exit status 4 when storage or a node's links are too small, or
     when nothing is known of the storage.
     """
     from mlbench.compose import compose
