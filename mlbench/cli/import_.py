@@ -46,7 +46,7 @@ def import_results(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="Database; default: MLBENCH_DB_URL or db/mlbench.sqlite.")
+        str | None, typer.Option("--db", metavar="URL", help="Database: a file or a URL; see `mlbench results`.")
     ] = None,
 ) -> None:
     """Read published results or single logs into the database; the same files twice change nothing."""

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
 
 from mlbench.analyse.rcp import RcpBasis
 from mlbench.check import rcp
+from mlbench.collect.tree import scan_tree
+from mlbench.ingest.published import import_folder
 from tests.support.run_logs import base_set
 
 RESNET_RULESETS = ["1.0.0", "1.1.0", "2.0.0", "2.1.0", "3.0.0", "3.1.0", "4.0.0"]
@@ -133,6 +136,38 @@ def test_result_equals_the_official_checker(tmp_path: Path, ruleset: str, batch:
         assert message.startswith("Missing RCP")
     else:
         assert found.factor == pytest.approx(float(factor), rel=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.published
+@pytest.mark.parametrize(
+    ("system", "ruleset"),
+    [
+        ("v1.0/Dell/results/DSS8440x8A100-PCIE-40GB", "1.0.0"),
+        ("v1.0/NVIDIA/results/dgxa100_ngc21.05_mxnet", "1.0.0"),
+        ("v2.0/Dell/results/DSS8440x8xA30-NVBRIDGE", "2.0.0"),
+        ("v3.1/Dell/results/XE9680x8H100-SXM-80GB", "3.1.0"),
+    ],
+)
+def test_published_set_is_judged_as_by_the_official_checker(
+    tmp_path: Path, published: Path, system: str, ruleset: str
+) -> None:
+    from mlperf_logging.rcp_checker import rcp_checker
+
+    copy = tmp_path / "resnet"
+    shutil.copytree(published / system / "resnet", copy)
+    run_set = import_folder(scan_tree(copy).folders[0]).run_sets[0]
+    epochs = [run.epochs if run.converged else None for run in run_set.runs]
+    found = rcp.convergence(epochs, batch_size=run_set.global_batch_size, ruleset=ruleset)
+    logging.disable(logging.CRITICAL)
+    try:
+        passed, message, factor = rcp_checker.check_directory(
+            str(copy), "training", ruleset, False, False, rcp_pass="pruned_rcps"
+        )
+    finally:
+        logging.disable(logging.NOTSET)
+    assert bool(found.passed) is bool(passed), message
+    assert found.factor == pytest.approx(float(factor), rel=1e-12)
 
 
 @pytest.mark.published
