@@ -236,7 +236,7 @@ def _add_score(row: RunSet, identity: RunSetFile, counting: Sequence[_Attempt]) 
     factor, broken = _reference_convergence(row, identity, counting)
     score = score_run_set(
         run_results(item.run for item in counting),
-        num_asked=asked if asked is not None else (identity.repeats if not _is_scored(identity) else None),
+        num_asked=asked,
         raw_reasons=raw,
         broken_rules=broken,
         rcp_factor=factor,
