@@ -29,6 +29,7 @@ _COLUMNS = (
 )
 """Title and width; with two spaces between they fill 80 columns."""
 _LABEL = 13
+_WIDTH = 80
 
 
 def result_text(result: SeriesResult, *, shown_path: str) -> str:
@@ -177,7 +178,18 @@ def _size(result: SeriesResult) -> str:
 
 
 def _labelled(label: str, text: str) -> str:
-    return f"{label:<{_LABEL}} {text}"
+    """The text beside its label, broken between words to fit `_WIDTH` columns; a longer word stays whole."""
+    import textwrap
+
+    first = f"{label:<{_LABEL}} "
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def scaling_lines(rows: Sequence[ScalingRow]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: once is a clean stop, twice is at once.
+"""Ctrl-C, SIGTERM and a closed terminal: once is a clean stop, twice is at once.
 
 While a launch is supervised the signal must wake it, so KeyboardInterrupt is raised; anywhere else it is only noted, so
 that no file is left half written and no transaction half done, and the series ends at its next step.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
@@ -28,7 +28,9 @@ class StopRequest:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        # What is ignored stays so: nohup ignores SIGHUP, a shell ignores SIGINT for its background jobs.
+        taken = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._handle) for number in taken}
         try:
             yield
         finally:

@@ -16,7 +16,7 @@ from mlbench.errors import InputError, MlbenchError, PreflightError, RunFailedEr
 from mlbench.plan.types import Plan
 from mlbench.runner.context import StageContext, StageReport
 from mlbench.runner.events import Listener, RunSetStarted, Said, StageEnded, StageStarted, StageState
-from mlbench.runner.findings import drop_findings, put_finding
+from mlbench.runner.findings import drop_findings, put_finding, read_findings
 from mlbench.runner.identity import create_run_folder, held
 from mlbench.runner.interrupt import StopRequest
 from mlbench.runner.missing import attempts_of, missing_slots
@@ -174,7 +174,9 @@ def _run_stage(context: StageContext, stage: Stage, number: int) -> StageReport:
     if runner is None:
         report = StageReport(StageState.not_measured, f"this mlbench cannot measure {stage.value}")
     elif runner.is_done(context):
-        report = StageReport(StageState.measured, "measured before")
+        report = _earlier(context, stage)
+        context.listener(StageEnded(stage, report.text, report.state))
+        return report
     else:
         context.listener(StageStarted(stage, number, len(context.plan.stages)))
         report = runner.run(context)
@@ -183,9 +185,21 @@ def _run_stage(context: StageContext, stage: Stage, number: int) -> StageReport:
     return report
 
 
+def _earlier(context: StageContext, stage: Stage) -> StageReport:
+    """The report of a stage that an earlier call has done; one that failed then is not good now."""
+    for item in read_findings(context.folder):
+        if item.get("rule") == _rule_of(stage) and item.get("severity") == Severity.error.value:
+            return StageReport(StageState.failed, f"in an earlier call: {item.get('text')}")
+    return StageReport(StageState.measured, "in an earlier call")
+
+
+def _rule_of(stage: Stage) -> str:
+    return f"STAGE-{stage.value}"
+
+
 def _note(context: StageContext, stage: Stage, report: StageReport) -> None:
     """A stage that measured nothing leaves a finding, so that no reader takes silence for health."""
-    rule = f"STAGE-{stage.value}"
+    rule = _rule_of(stage)
     try:
         if report.state is StageState.measured:
             drop_findings(context.folder, [rule])

@@ -32,11 +32,19 @@ class Keeper:
         from mlbench.store.repository import save_run_set
 
         try:
+            row = self.read()
+        except MlbenchError as error:
+            self._tell(f"the run set cannot be read back: {error}")
+            return False
+        try:
             if self._engine is None:
                 self._engine = open_database(self._url)
-            save_run_set(self._engine, self.read())
+            save_run_set(self._engine, row)
         except MlbenchError as error:
-            self._tell(str(error))
+            self._tell(
+                f"not in the database: {error}; the files are whole in {self._folder.path}, and once the database can "
+                "be written `mlbench db rebuild` loads them"
+            )
             return False
         self.fault = None
         return True
@@ -54,11 +62,5 @@ class Keeper:
 
     def _tell(self, sentence: str) -> None:
         if self.fault is None:
-            self._listener(
-                Said(
-                    f"not in the database: {sentence}; the files are whole in {self._folder.path}, and once the "
-                    "database can be written `mlbench db rebuild` loads them",
-                    warning=True,
-                )
-            )
+            self._listener(Said(sentence, warning=True))
         self.fault = sentence

@@ -328,3 +328,27 @@ def test_series_interrupted_in_a_run_ends_it_and_records_it(rehearsal: Rehearsal
     assert result.exit_status == 130
     assert statuses(result) == [(0, 0, "interrupted")]
     assert processes_of(result.identity.run_set) == []
+
+
+def test_series_disk_full_for_the_record_stops_with_what_to_do(
+    rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlbench.collect import runfiles
+
+    def full(path: Path, record: object) -> None:
+        if path.name == "attempt.json":
+            raise OSError(28, "No space left on device")
+        runfiles.write_json(path, record)
+
+    monkeypatch.setattr("mlbench.runner.attempt.write_json", full)
+    result = rehearsal.start("repeats=2")
+    assert result.exit_status == 3
+    assert result.fault is not None
+    assert "attempt_0: cannot be written (No space left on device)" in result.fault
+    assert f"mlbench resume {result.identity.run_set}" in result.fault
+    assert not result.folder.attempt(1, 0).path.exists()
+    monkeypatch.undo()
+    again = rehearsal.resume(result.identity.run_set)
+    # the log of the first run is whole: it is kept, not run again
+    assert statuses(again) == [(0, 0, "success"), (1, 0, "success")]
+    assert again.exit_status == 0
