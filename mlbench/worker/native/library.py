@@ -57,6 +57,11 @@ class Item(ctypes.Structure):
 OK, OTHER_FORMAT, BROKEN, RECORD, TOO_LARGE, READ, NO_MEMORY = range(7)
 
 
+# MXNet's library exports a libjpeg of its own, and importing horovod.mxnet makes it visible to all. A library that is
+# loaded later would call that one, whose structures differ, and no decoder could be made.
+_OWN_SYMBOLS_FIRST = os.RTLD_NOW | os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0)
+
+
 class NativeError(Exception):
     """The library is not there or not the one that this binding was written for."""
 
@@ -77,7 +82,7 @@ def load(path: Optional[str] = None) -> Any:
     if not os.path.exists(where):
         raise NativeError("%s is not built (python -m mlbench.worker.native.build)" % os.path.basename(where))
     try:
-        library = ctypes.CDLL(where)
+        library = ctypes.CDLL(where, mode=_OWN_SYMBOLS_FIRST)
     except OSError as error:
         raise NativeError("%s cannot be loaded: %s" % (os.path.basename(where), error))
     library.mlbench_abi_version.restype = ctypes.c_int
