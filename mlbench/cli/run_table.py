@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mlbench.analyse.scaling import ScalingRow
 from mlbench.check.finding import Verdict
 from mlbench.cli.stage_tables import allreduce_json, allreduce_lines, storage_json, storage_lines
-from mlbench.config import Stage
+from mlbench.config import BenchmarkKind, Stage
 from mlbench.runner.events import StageState
 from mlbench.runner.outcome import Official, SeriesResult
 from mlbench.runner.reproduce import Reproduction, counted_runs
@@ -40,7 +40,7 @@ def result_text(result: SeriesResult, *, shown_path: str) -> str:
         lines.append("REHEARSAL: nothing was trained; no number below is a result")
     if result.row is not None:
         if Stage.train in result.reports:
-            lines += ["", *run_lines(result.row), "", *score_lines(result.row, result)]
+            lines += ["", *run_lines(result.row, has_target=_has_target(result)), "", *score_lines(result.row, result)]
         lines += _other_stages(result, result.row)
     lines.append(_labelled("Compliance", official_text(result.official)))
     lines.append(_labelled("Files", shown_path))
@@ -52,19 +52,19 @@ def result_text(result: SeriesResult, *, shown_path: str) -> str:
     return "\n".join(lines)
 
 
-def run_lines(row: RunSet) -> list[str]:
+def run_lines(row: RunSet, *, has_target: bool) -> list[str]:
     """The table of the runs: warm-ups first, each repetition with the attempt that counts."""
     counted = counted_runs(row)
     warmups = [run for run in row.runs if run.warmup]
     lines = [_cells([title for title, _ in _COLUMNS])]
-    lines += [_run_line(run) for run in [*warmups, *counted]]
+    lines += [_run_line(run, has_target=has_target) for run in [*warmups, *counted]]
     num_others = len(row.runs) - len(counted) - len(warmups)
     if num_others:
         lines.append(f"({num_others} earlier attempts are kept in the files and shown by `mlbench results show`)")
     return lines
 
 
-def _run_line(run: Run) -> str:
+def _run_line(run: Run, *, has_target: bool) -> str:
     return _cells(
         [
             f"w{run.index}" if run.warmup else str(run.index),
@@ -74,15 +74,21 @@ def _run_line(run: Run) -> str:
             _number(run.samples_per_s, ".1f"),
             _number(run.samples_per_s_first_epoch, ".1f"),
             _number(run.seed, "d"),
-            _status(run),
+            _status(run, has_target=has_target),
         ]
     )
 
 
-def _status(run: Run) -> str:
+def _has_target(result: SeriesResult) -> bool:
+    return result.identity.benchmark_kind == BenchmarkKind.train.value
+
+
+def _status(run: Run, *, has_target: bool) -> str:
     if run.warmup:
         return "warm-up"
     if run.status == "success":
+        if not has_target:
+            return "ended"
         return "converged" if run.converged else "not converged"
     return run.status
 
@@ -110,7 +116,7 @@ def score_lines(row: RunSet, result: SeriesResult) -> list[str]:
         lines += [_labelled("Olympic mean", f"{row.olympic_mean_s:.3f} s"), _labelled("", formula)]
     elif row.mean_s is not None:
         lines.append(_labelled("Mean", f"{row.mean_s:.3f} s over the converged runs; {good}"))
-    elif result.identity.benchmark_kind == "train":
+    elif _has_target(result):
         lines.append(_labelled("Mean", f"none; {good}"))
     if row.min_s is not None and row.max_s is not None:
         cv = "" if row.cv is None else f", coefficient of variation {row.cv * 100:.2f} %"
