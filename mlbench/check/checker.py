@@ -23,6 +23,7 @@ from mlbench.check.run_log_rules import LOG_RULES
 from mlbench.check.set_rules import SET_RULES, SetContext
 from mlbench.check.subject import Kind, ResultSet, Subject
 from mlbench.check.system_rules import FIRST_CHECKED, SYSTEM_RULES
+from mlbench.config import BenchmarkKind
 
 RUN_RULES: tuple[Rule[RunContext], ...] = tuple(sorted((*LOG_RULES, *CLAIM_RULES), key=lambda rule: rule.id))
 ALL_RULES: tuple[Rule[Any], ...] = (
@@ -88,7 +89,7 @@ def check(path: Path, *, ruleset: str | None = None, division: str | None = None
     Raises: InputError: the path cannot be read.
     """
     subject = locate(path, ruleset)
-    asked = [item for item in subject.sets if item.logs and item.benchmark and knows(item.ruleset, item.benchmark)]
+    asked = [item for item in subject.sets if _is_asked(item)]
     with OfficialChecks([_official_input(item) for item in asked]) as official:
         if asked:
             official.start()
@@ -109,6 +110,11 @@ def check(path: Path, *, ruleset: str | None = None, division: str | None = None
     return Report(subject=subject, findings=[*findings, *trees], sets=sets)
 
 
+def _is_asked(item: ResultSet) -> bool:
+    """Whether mlperf_logging has rules for it."""
+    return bool(item.logs and item.benchmark and knows(item.ruleset, item.benchmark) and _is_result(item))
+
+
 def _official_input(item: ResultSet) -> OfficialInput:
     return OfficialInput(
         ruleset=item.ruleset,
@@ -122,8 +128,18 @@ def _official_input(item: ResultSet) -> OfficialInput:
     )
 
 
+def _is_result(item: ResultSet) -> bool:
+    """Whether the rules of MLPerf speak of it: not of throughput runs, nor of storage or all-reduce alone."""
+    if item.own is None:
+        return True
+    identity = item.own.identity
+    return identity.mlperf_name is not None and identity.benchmark_kind == BenchmarkKind.train.value
+
+
 def _own_findings(item: ResultSet, judged: Judged, division: str | None) -> list[Finding]:
     findings: list[Finding] = []
+    if not _is_result(item):
+        return findings
     for file, target, why_lost in zip(item.logs, judged.targets, judged.why_lost, strict=True):
         run = RunContext(file=file, parent=item, target=target, why_lost=why_lost)
         for rule in RUN_RULES:

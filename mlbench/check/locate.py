@@ -76,6 +76,9 @@ class _Locator:
             return Subject(root=self.root, sets=[self._single_log()], trees=[])
         if (self.root / "run_set.json").is_file():
             return Subject(root=self.root, sets=[self._own(RunFolder(self.root))], trees=[])
+        own = [folder for folder in _folders(self.root) if (folder / "run_set.json").is_file()]
+        if own:
+            return Subject(root=self.root, sets=[self._own(RunFolder(folder)) for folder in own], trees=[])
         trees = [self._tree(folder) for folder in self._submitters(self.root, 0)]
         sets = [item for tree in trees for item in tree.sets]
         if not trees:
@@ -263,7 +266,7 @@ class _Locator:
         strays = sorted(child.name for child in folder.path.iterdir() if child.name not in _OWN_NAMES)
         return ResultSet(
             kind=Kind.run_set,
-            name=".",
+            name=self._rel(folder.path),
             folder=folder.path,
             ruleset=self.ruleset or identity.ruleset,
             logs=logs,

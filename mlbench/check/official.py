@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import mlbench
-
 MAX_LOG_BYTES = 256 << 20
 """The official parser reads a whole log into memory; a larger one is not given to it, and is then not checked."""
 TIMEOUT_S = 600.0
@@ -117,7 +115,7 @@ class OfficialChecks:
         requests = [self._copy(item, Path(self._folder.name) / str(n)) for n, item in enumerate(self._inputs)]
         request_file = Path(self._folder.name) / "requests.json"
         request_file.write_text(json.dumps(requests), encoding="utf-8")
-        root = str(Path(mlbench.__file__).resolve().parent.parent)
+        root = str(Path(__file__).resolve().parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         with request_file.open(encoding="utf-8") as stream:
             self._process = subprocess.Popen(

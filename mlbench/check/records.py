@@ -10,6 +10,8 @@ from mlbench.collect.mllog_scan import Event, Oddity, Torn
 from mlbench.collect.runlog import Record
 
 MAX_PER_KEY = 20_000
+MAX_KEYS = 1_000
+MAX_RECORDS = 200_000
 MAX_TORN = 1_000
 
 
@@ -20,6 +22,7 @@ class RecordIndex:
     by_key: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
     torn: list[Torn] = field(default_factory=list)
     oddities: list[Oddity] = field(default_factory=list)
+    num_kept: int = 0
     num_left_out: int = 0
 
     def tap(self, events: Iterable[Event]) -> Iterator[Event]:
@@ -35,11 +38,13 @@ class RecordIndex:
             yield event
 
     def _keep(self, record: Record) -> None:
-        kept = self.by_key[record.key] if record.key in self.by_key or len(self.by_key) < MAX_PER_KEY else None
-        if kept is None or len(kept) >= MAX_PER_KEY:
+        known = record.key in self.by_key
+        full = self.num_kept >= MAX_RECORDS or (not known and len(self.by_key) >= MAX_KEYS)
+        if full or (known and len(self.by_key[record.key]) >= MAX_PER_KEY):
             self.num_left_out += 1
         else:
-            kept.append(record)
+            self.by_key[record.key].append(record)
+            self.num_kept += 1
 
     def all(self, *keys: str) -> list[Record]:
         """Records of these keys in file order."""

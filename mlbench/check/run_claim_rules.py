@@ -10,7 +10,7 @@ from mlbench.analyse.score import Target
 from mlbench.check.finding import Severity
 from mlbench.check.rule import NotApplicable, Outcome, Problem, Rule, RunContext, Unknown
 from mlbench.check.rulesets import checks_seeds
-from mlbench.check.run_facts import MAX_CLOCK_STEP_MS, last_epoch, need_records, rule_file
+from mlbench.check.run_facts import MAX_CLOCK_STEP_MS, last_epoch, need_records, only_resnet, rule_file
 from mlbench.collect.mllog import shown
 from mlbench.collect.mllog_scan import finite
 
@@ -45,8 +45,7 @@ def _wanted(target: Target | None) -> str:
 
 def accuracies_plausible(run: RunContext) -> Iterable[Outcome]:
     """RUN-08: every accuracy is a number from 0 to below 1; exactly 1.0 fails every ruleset."""
-    if run.parent.benchmark != "resnet":
-        raise NotApplicable
+    only_resnet(run)
     records = run.file.records.all("eval_accuracy")
     if not records:
         yield Unknown(reason="no eval_accuracy is logged")
@@ -59,6 +58,7 @@ def accuracies_plausible(run: RunContext) -> Iterable[Outcome]:
 
 def evaluations_follow_training(run: RunContext) -> Iterable[Outcome]:
     """RUN-09: no accuracy is reported for an epoch that was not trained, and evaluations go forward."""
+    only_resnet(run)
     index = run.file.records
     evaluations = [
         (number, record)
@@ -138,6 +138,7 @@ def data_whole(run: RunContext) -> Iterable[Outcome]:
 
 def batch_plausible(run: RunContext) -> Iterable[Outcome]:
     """RUN-15: the global batch size is a count, and not larger than the data set."""
+    only_resnet(run)
     record = run.file.records.first("global_batch_size")
     if record is None:
         yield Unknown(reason="no global_batch_size is logged")
@@ -155,6 +156,7 @@ def batch_plausible(run: RunContext) -> Iterable[Outcome]:
 
 def inside_the_run(run: RunContext) -> Iterable[Outcome]:
     """RUN-16: epochs and evaluations lie between run_start and run_stop, and each takes time."""
+    only_resnet(run)
     log = run.file.log
     spans = log.epochs or log.blocks
     if log.run_start_ms is None or log.run_stop_ms is None or not spans:
@@ -179,6 +181,7 @@ def inside_the_run(run: RunContext) -> Iterable[Outcome]:
 
 def steady_speed(run: RunContext) -> Iterable[Outcome]:
     """RUN-17: no epoch is a small part of the usual; work that was left out would look like that."""
+    only_resnet(run)
     rates = [
         (span.stop_ms - span.start_ms) / span.num_epochs
         for span in run.file.log.epochs or run.file.log.blocks

@@ -18,6 +18,13 @@ def need_records(run: RunContext) -> None:
         raise NotApplicable
 
 
+def only_resnet(run: RunContext) -> None:
+    """The course of a run is judged for the benchmark that mlbench scores. Others count samples where resnet counts
+    epochs, and log other measures of quality; for them the official rule files speak."""
+    if run.parent.benchmark not in (None, "resnet"):
+        raise NotApplicable
+
+
 def time_ms(record: Record) -> float:
     return record.time_ms if record.time_ms is not None else math.nan
 

@@ -9,7 +9,7 @@ from mlbench.check.finding import Severity
 from mlbench.check.rule import Outcome, Problem, Rule, RunContext, Unknown
 from mlbench.check.rulesets import DIVISIONS, LOGGED_STATUSES, init_limit_min, knows
 from mlbench.check.rulesets import last_that_knows as last_ruleset
-from mlbench.check.run_facts import MAX_CLOCK_STEP_MS, need_records, rule_file, time_ms
+from mlbench.check.run_facts import MAX_CLOCK_STEP_MS, need_records, only_resnet, rule_file, time_ms
 from mlbench.collect.mllog import shown
 from mlbench.collect.mllog_scan import finite
 from mlbench.collect.runlog import Record
@@ -51,6 +51,8 @@ def readable(run: RunContext) -> Iterable[Outcome]:
         yield Problem(found=f"torn record{what}: {shown(torn.text)}", expected="a whole MLLOG record", line=torn.line)
     if len(records.torn) > MAX_SHOWN:
         yield Problem(found=f"{len(records.torn) - MAX_SHOWN} more torn records", expected="whole MLLOG records")
+    if records.num_left_out:
+        yield Unknown(reason=f"{records.num_left_out} records are too many to be looked at")
     for record in (item for items in records.by_key.values() for item in items):
         if record.time_ms is None:
             yield Problem(found=f"{record.key} has no usable time_ms", expected="milliseconds", line=record.line)
@@ -65,7 +67,9 @@ def complete(run: RunContext) -> Iterable[Outcome]:
     need_records(run)
     index = run.file.records
     missing = [key for key in _REQUIRED if index.first(key) is None]
-    if index.first("epoch_start") is None and index.first("block_start") is None:
+    if run.parent.benchmark not in (None, "resnet"):
+        missing = [key for key in missing if key.startswith(("submission_", "init_", "run_"))]
+    elif index.first("epoch_start") is None and index.first("block_start") is None:
         missing.append("epoch_start or block_start")
     if run.parent.division == "closed" and index.first("global_batch_size") is None:
         missing.append("global_batch_size")
@@ -143,6 +147,7 @@ def timed(run: RunContext) -> Iterable[Outcome]:
 
 def epochs_ordered(run: RunContext) -> Iterable[Outcome]:
     """RUN-06: epochs (or blocks) are numbered upwards without gaps or repeats, each with start and stop."""
+    only_resnet(run)
     index = run.file.records
     starts = index.all("epoch_start") or index.all("block_start")
     if not starts:

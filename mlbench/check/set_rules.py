@@ -65,6 +65,8 @@ def one_batch_size(context: SetContext) -> Iterable[Outcome]:
     """SET-03: all runs use one global batch size."""
     known = [file for file in context.item.logs if file.log.global_batch_size is not None]
     if not known:
+        if context.item.benchmark not in (None, "resnet"):
+            raise NotApplicable
         yield Unknown(reason="no global_batch_size is logged")
         return
     usual = statistics.mode([file.log.global_batch_size for file in known])
@@ -247,10 +249,14 @@ def usual_spread(context: SetContext) -> Iterable[Outcome]:
     same = len(set(epochs)) == 1
     why = "all took the same epochs, so the system was slower" if same else f"{epochs[farthest]} epochs"
     yield Problem(
-        found=f"coefficient of variation {spread:.1%}; {times[farthest] / 60:.2f} min in this run ({why})",
+        found=f"coefficient of variation {spread:.1%}; {_duration(times[farthest])} in this run ({why})",
         expected=f"at most {_UNUSUAL_SPREAD:.0%}; the median of published sets is 0.12 %",
         file=good[farthest].name,
     )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.2f} min" if seconds >= 120 else f"{seconds:.2f} s"
 
 
 def _short(other: LogFile, file: LogFile) -> str:

@@ -14,6 +14,7 @@ the same bytes: no date, host or random name of the packaging goes into the tree
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -30,10 +31,13 @@ from mlbench.check.packaging import FILE_NAME, Change, PackagedLog, dump
 from mlbench.check.subject import LogFile, OwnRun, ResultSet
 from mlbench.collect.runfiles import RunSetFile
 from mlbench.collect.runfolder import RunFolder
+from mlbench.collect.safety import storable_environment
 from mlbench.errors import ConfigError, NotCompliantError
 from mlbench.ingest.plain import load_config, load_json
 from mlbench.publish import readme, tree
 from mlbench.publish.system_description import check_given, describe, system_folder_name
+from mlbench.worker.job import Job
+from mlbench.worker.job import dump as dump_job
 
 UNNAMED = "unnamed"
 IMPLEMENTATION = "mlbench"
@@ -260,8 +264,7 @@ def _write_system(root: Path, candidate: _Candidate, org: str, given: Mapping[st
         content, changes = named(original, file, org)
         tree.write_file(root / result, content)
         if run.job is not None:
-            job = (candidate.folder.path / run.name / "job.json").read_bytes()
-            tree.write_file(place_of_code / f"job_{number}.json", job)
+            tree.write_file(place_of_code / f"job_{number}.json", _job_text(run.job).encode())
         packaged.append(
             PackagedLog(
                 result=result,
@@ -278,12 +281,26 @@ def _write_system(root: Path, candidate: _Candidate, org: str, given: Mapping[st
         scaling = json.dumps({"scaling_factor": score.rcp_factor})
         tree.write_file(root / "results" / candidate.system / candidate.benchmark / SCALING_FILE, scaling.encode())
     if candidate.folder.config.is_file():
-        tree.write_file(place_of_code / "config.yaml", candidate.folder.config.read_bytes())
+        tree.write_file(place_of_code / "config.yaml", _config_text(candidate.folder.config).encode())
     tree.write_file(place_of_code / FILE_NAME, dump(packaged).encode())
     attempts: list[OwnRun] = [item.own.runs[file.index] for file in item.logs]
     text = readme.system(identity, candidate.system, attempts, packaged, hardware)
     tree.write_file(place_of_code / "README.md", text.encode())
     return _notes(candidate, packaged)
+
+
+def _job_text(job: Job) -> str:
+    """The job as it was, apart from values of variables that may hold secrets."""
+    return dump_job(dataclasses.replace(job, environment=storable_environment(job.environment)))
+
+
+def _config_text(path: Path) -> str:
+    """The resolved configuration without secrets; as it is when it has none."""
+    import yaml
+
+    text = path.read_text(encoding="utf-8")
+    kept = load_config(path)
+    return text if yaml.safe_load(text) == kept else yaml.safe_dump(kept, sort_keys=False)
 
 
 def _notes(candidate: _Candidate, packaged: Sequence[PackagedLog]) -> list[str]:

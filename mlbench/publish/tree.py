@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,22 +14,27 @@ from mlbench.errors import ConfigError
 
 
 @contextmanager
-def staging(out: Path) -> Iterator[Path]:
-    """A folder beside `out` to build in, on the same file system; it is gone afterwards, whatever happens.
+def staging(target: Path) -> Iterator[Path]:
+    """A folder beside `target` to build in, on the same file system; it is gone afterwards, whatever happens.
 
     Raises: ConfigError: nothing can be written there.
     """
+    parent = target.parent
+    existed = parent.exists()
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".mlbench-package-", dir=out.parent))
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=".mlbench-package-", dir=parent))
     except OSError as error:
         raise ConfigError(
-            f"--out {out}: cannot be written ({error.strerror or error}); give a folder you may write"
+            f"--out {parent}: cannot be written ({error.strerror or error}); give a folder you may write"
         ) from error
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if not existed and not target.exists():
+            with suppress(OSError):
+                parent.rmdir()
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -69,16 +73,3 @@ def put_in_place(built: Path, target: Path) -> None:
             with suppress(OSError):
                 old.rename(target)
         raise ConfigError(f"{target}: cannot be put in place ({error.strerror or error})") from error
-
-
-def checksums(root: Path) -> dict[str, str]:
-    """sha256 of every file below a folder, by its name."""
-    import hashlib
-
-    found: dict[str, str] = {}
-    for folder, folders, files in os.walk(root):
-        folders.sort()
-        for name in sorted(files):
-            path = Path(folder) / name
-            found[path.relative_to(root).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found

@@ -12,7 +12,7 @@ import pytest
 
 from mlbench.cli.main import run_command
 from tests.support.run_logs import START_MS, base_set, run_lines, write_log
-from tests.support.submissions import description, edit, edit_record, hashes, lab, results
+from tests.support.submissions import description, edit, edit_record, hashes, lab, own_run_set, results
 
 pytestmark = pytest.mark.slow
 # cases.md section 4: raw olympic mean 36.5; with convergence normalisation 36.66044
@@ -373,3 +373,46 @@ def test_check_shifted_copy_with_another_seed_is_a_clone(tmp_path: Path, capsys:
     write_log(results(submitter) / "result_4.txt", shifted)
     _, value = run_json(capsys, submitter)
     assert "every epoch time and every accuracy is that of result_0.txt" in failed(value, "SET-06")[0]["found"]
+
+
+def test_check_throughput_run_set_is_nothing_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = own_run_set(tmp_path, benchmark_kind="throughput", mlperf_name=None)
+    status, out, _ = run(capsys, folder.path)
+    assert status == 4
+    assert last_line(out).startswith("nothing checked")
+
+
+def test_check_own_run_set_is_compliant_and_uses_its_own_ruleset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = own_run_set(tmp_path, ruleset="3.0.0")
+    before = hashes(tmp_path)
+    status, value = run_json(capsys, folder.path)
+    assert failed(value) == []
+    assert (status, value["ruleset"], value["verdict"]) == (0, "3.0.0", "compliant")
+    assert value["score_s"] == pytest.approx(BASE_MIN * 60)
+    assert hashes(tmp_path) == before
+
+
+def test_check_folder_of_run_sets_checks_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own_run_set(tmp_path, name="a")
+    own_run_set(tmp_path, name="b", rehearsal=True)
+    status, value = run_json(capsys, tmp_path)
+    assert status == 4
+    assert [(item["name"], item["own_verdict"]) for item in value["sets"]] == [
+        ("a", "compliant"),
+        ("b", "not_compliant"),
+    ]
+
+
+def test_check_other_benchmark_is_judged_without_epochs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log of bert counts samples and no epochs; what it need not have is no fault of it."""
+    lines = [
+        line.replace('"lars"', '"lamb"')
+        for line in run_lines(benchmark="bert", accuracy=0.7201)
+        if "epoch_st" not in line and "lars_" not in line
+    ]
+    log = write_log(tmp_path / "result_0.txt", lines)
+    _, value = run_json(capsys, log, "--ruleset", "3.1.0")
+    assert [item["rule"] for item in failed(value)] == ["OFF-01"] * len(failed(value))
+    assert value["own_verdict"] == "compliant"

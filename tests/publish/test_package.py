@@ -200,6 +200,18 @@ def test_package_unknown_field_names_the_nearest(folder: RunFolder, tmp_path: Pa
         package([folder], out=tmp_path / "out", org="LabX", given={"coolin": "air"})
 
 
+def test_package_holds_no_secret_of_configuration_or_environment(tmp_path: Path) -> None:
+    folder = own_run_set(tmp_path / "runs")
+    folder.config.write_text(
+        "db:\n  url: postgresql://me:hunter2@db/x\nextra:\n  api_token: hunter2\n", encoding="utf-8"
+    )
+    text = folder.attempt(0, 0).job.read_text(encoding="utf-8")
+    secret = text.replace('"OMP_NUM_THREADS": "1"', '"AWS_SECRET_ACCESS_KEY": "hunter2", "OMP_NUM_THREADS": "1"')
+    folder.attempt(0, 0).job.write_text(secret, encoding="utf-8")
+    made = package([folder], out=tmp_path / "out", org="LabX")
+    assert [path for path in made.root.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()] == []
+
+
 def _spoil(root: Path) -> None:
     """D4: everything that MLCommons' repository refuses."""
     (root / "has space.txt").write_text("x", encoding="utf-8")
