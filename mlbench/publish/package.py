@@ -239,7 +239,7 @@ def _write(
         if not (folder / "README.md").exists():
             of_it = [candidate for candidate in candidates if candidate.benchmark == benchmark]
             systems = sorted({*(path.name for path in folder.iterdir() if (path / FILE_NAME).is_file())})
-            text = readme.implementation(of_it[0].identity, systems)
+            text = readme.implementation(of_it[0].identity, of_it[0].system, systems)
             tree.write_file(folder / "README.md", text.encode())
     return notes
 
@@ -352,9 +352,7 @@ def _write_worker(folder: Path) -> None:
     source = Path(mlbench.publish.__file__).resolve().parent.parent / "worker"
     for path in sorted(source.rglob("*")):
         if path.suffix in _WORKER_SUFFIXES and "__pycache__" not in path.parts:
-            content = path.read_bytes()
-            if content:
-                tree.write_file(folder / path.relative_to(source), content)
+            tree.write_file(folder / path.relative_to(source), path.read_bytes())
 
 
 def _must_comply(root: Path, candidates: Sequence[_Candidate]) -> None:

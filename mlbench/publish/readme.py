@@ -12,9 +12,10 @@ from mlbench.collect.runfiles import RunSetFile
 from mlbench.collect.safety import storable_arguments, storable_environment
 
 
-def implementation(identity: RunSetFile, systems: Sequence[str]) -> str:
+def implementation(identity: RunSetFile, example: str, systems: Sequence[str]) -> str:
     """README.md of benchmarks/<benchmark>/implementations/mlbench."""
     origin = identity.provenance
+    samples = f"{identity.train_samples} training and {identity.eval_samples} validation images"
     listed = "\n".join(f"* `{system}/`" for system in systems)
     return f"""# {identity.model}, trained with mlbench
 
@@ -33,18 +34,19 @@ command lines:
 {_packages(origin.packages)}
 
 * {_container(identity)}
-* The data set `{identity.data_name}` as RecordIO: {identity.train_samples} training and {identity.eval_samples}
-  validation images. `mlbench data import` converts, `mlbench data verify` checks it.
+* The data set `{identity.data_name}` as RecordIO: {samples}.
+  `mlbench data import` converts, `mlbench data verify` checks it.
 
 ## Run
 
-With mlbench {origin.mlbench_version} installed, a stored configuration runs again with `mlbench reproduce RUN_SET`.
-Without it, the worker runs alone on every rank: link `worker` as `mlbench_worker`, put its folder and that of
-`mlperf_logging` on PYTHONPATH, and start
+With mlbench {origin.mlbench_version} installed, the stored configuration of `{example}` runs again with
 
-    horovodrun -np RANKS python -m mlbench_worker job_0.json
+    mlbench reproduce {identity.run_set}
 
-with the number of ranks, and the paths of the data in the job file, set for the system at hand.
+Without it, the worker runs alone, here with the ranks of `{example}`. Link `worker` as `mlbench_worker`, put the folder
+of the link and that of `mlperf_logging` on PYTHONPATH, set the paths in the job file, and start
+
+    horovodrun -np {identity.num_ranks} python -m mlbench_worker {example}/job_0.json
 """
 
 
@@ -61,7 +63,8 @@ def system(
             f"# {folder}",
             "",
             f"Run set `{identity.run_set}`: {len(packaged)} runs of {_model(identity)} on {identity.system_name}, "
-            f"{identity.num_ranks} ranks on {identity.num_nodes} nodes, {identity.num_accelerators} accelerators.",
+            f"{_many(identity.num_ranks, 'rank')} on {_many(identity.num_nodes, 'node')}, "
+            f"{_many(identity.num_accelerators, 'accelerator')}.",
             f"Division {identity.division}, ruleset {identity.ruleset}, global batch size "
             f"{identity.global_batch_size}, target accuracy {identity.target_accuracy:g}.",
             *_profiles(hardware),
@@ -84,6 +87,10 @@ def system(
             "",
         ]
     )
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _model(identity: RunSetFile) -> str:

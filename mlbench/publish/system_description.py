@@ -62,7 +62,7 @@ def describe(
         **_processor(compute, facts),
         **_memory_and_storage(compute, storage, facts, identity),
         **_network(compute),
-        **_accelerator(identity, compute),
+        **_accelerator(identity, compute, facts),
         "cooling": NOT_RECORDED,
         "hw_notes": _hardware_notes(identity),
         "framework": identity.framework or _package(identity, "mxnet", "MXNet") or NOT_RECORDED,
@@ -139,7 +139,7 @@ def _network(compute: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _accelerator(identity: RunSetFile, compute: Mapping[str, Any]) -> dict[str, str]:
+def _accelerator(identity: RunSetFile, compute: Mapping[str, Any], facts: Mapping[str, str]) -> dict[str, str]:
     names = [name for name in REQUIRED_FIELDS if name.startswith("accelerator_")]
     if identity.num_accelerators == 0:
         return {"accelerators_per_node": "0", **dict.fromkeys(names, NONE_THERE)}
@@ -147,7 +147,9 @@ def _accelerator(identity: RunSetFile, compute: Mapping[str, Any]) -> dict[str, 
     return {
         **dict.fromkeys(names, NOT_RECORDED),
         "accelerators_per_node": str(identity.num_accelerators // max(identity.num_nodes, 1)),
-        "accelerator_model_name": _text(compute.get("accelerator_model")) or NOT_RECORDED,
+        "accelerator_model_name": _text(compute.get("accelerator_model"))
+        or facts.get("gpus", "").split(", ")[0]
+        or NOT_RECORDED,
         "accelerator_memory_capacity": f"{memory_gb:g} GB" if memory_gb is not None else NOT_RECORDED,
         "accelerator_interconnect": _text(compute.get("accelerator_interconnect")) or NOT_RECORDED,
     }
@@ -177,7 +179,8 @@ def _operating_system(compute: Mapping[str, Any], facts: Mapping[str, str]) -> s
 
 def _hardware_notes(identity: RunSetFile) -> str:
     unit = "accelerators" if identity.num_accelerators else "CPU processes, no accelerator"
-    return f"{identity.system_name}; {identity.num_ranks} ranks on {identity.num_nodes} nodes ({unit})"
+    nodes = "1 node" if identity.num_nodes == 1 else f"{identity.num_nodes} nodes"
+    return f"{identity.system_name}; {identity.num_ranks} ranks on {nodes} ({unit})"
 
 
 def _software_notes(identity: RunSetFile) -> str:
