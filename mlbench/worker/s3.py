@@ -108,6 +108,14 @@ class Endpoints:
         now = self._clock()
         return sorted(ring, key=lambda endpoint: endpoint.resting_until > now)
 
+    def _attempts(self, endpoint: _Endpoint) -> int:
+        """Attempts that it is worth now. One that has rested gets one, and only one caller finds out."""
+        with self._lock:
+            if not endpoint.resting_until:
+                return RETRIES
+            endpoint.resting_until = max(endpoint.resting_until, self._clock() + REST_S)
+            return 1
+
     def request(self, what: str, call: Callable[[Any], Tuple[_T, int]]) -> _T:
         """The answer to `call(client)`, which gives (answer, bytes), from the first endpoint that answers.
 
@@ -115,13 +123,13 @@ class Endpoints:
         last = ""
         for attempt_round in range(ROUNDS):
             for endpoint in self._order():
-                for attempt in range(RETRIES):
+                for attempt in range(self._attempts(endpoint)):
                     try:
                         answer, num_bytes = call(endpoint.client())
                     except Exception as error:  # noqa: BLE001  # sorted below: a fault of the endpoint, or raised
                         last = self._failed(endpoint, error, what)
                         if endpoint.resting_until > self._clock():
-                            break
+                            break  # another caller has given it up meanwhile
                         self._sleep(FIRST_PAUSE_S * 2**attempt)
                         continue
                     self._served(endpoint, num_bytes)
@@ -152,7 +160,7 @@ class Endpoints:
 
     def _rest(self, endpoint: _Endpoint, reason: str) -> None:
         with self._lock:
-            if endpoint.resting_until <= self._clock():
+            if not endpoint.resting_until:
                 self._say("S3 endpoint %s fails (%s); the others take over for %d s" % (endpoint.url, reason, REST_S))
             endpoint.resting_until = self._clock() + REST_S
 
@@ -175,9 +183,11 @@ _FINAL_CODES = (
 
 def _endpoint_fault(error: Exception) -> Any:
     """Why another attempt or endpoint may help; None when it is no fault of an endpoint."""
-    from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError, ResponseStreamingError
+    from botocore import exceptions as boto
+    from botocore.exceptions import ClientError
 
-    if isinstance(error, (HTTPClientError, IncompleteReadError, ResponseStreamingError, OSError)):
+    broken_line = (boto.ConnectionError, boto.HTTPClientError, boto.IncompleteReadError, boto.ResponseStreamingError)
+    if isinstance(error, broken_line + (OSError,)):
         return type(error).__name__
     if isinstance(error, ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
