@@ -183,6 +183,7 @@ class Ended:
     def values(self, key: str) -> list[Any]:
         return [record["value"] for record in self.records if record["key"] == key]
 
+    @property
     def keys(self) -> list[str]:
         return [record["key"] for record in self.records]
 
