@@ -49,20 +49,22 @@ def throughput(log: RunLog) -> Throughput:
     if not samples:
         return Throughput(method=ThroughputMethod.none)
     evals = _union(log.evals)
-    first_block = _rate(samples, log.blocks[:1], evals) if _eval_is_apart(log, log.blocks) else None
+    first_block = _timed(log.blocks[:1], evals).rate(samples) if _eval_is_apart(log, log.blocks) else None
     method = _method(log)
     if method is ThroughputMethod.none:
         return Throughput(method=method, samples_per_s_first_block=first_block)
     by_epoch = method is ThroughputMethod.epochs
     spans = log.epochs if by_epoch else log.blocks
+    first, others = _timed(spans[:1], evals), _timed(spans[1:], evals)
+    whole = _Timed(first.num_epochs + others.num_epochs, first.train_ms + others.train_ms)
     return Throughput(
         method=method,
-        samples_per_s=_rate(samples, spans, evals),
-        samples_per_s_first_epoch=_rate(samples, spans[:1], evals) if by_epoch else None,
-        samples_per_s_steady=_rate(samples, spans[1:], evals) if by_epoch else None,
+        samples_per_s=whole.rate(samples),
+        samples_per_s_first_epoch=first.rate(samples) if by_epoch else None,
+        samples_per_s_steady=others.rate(samples) if by_epoch else None,
         samples_per_s_first_block=first_block,
-        num_epochs=sum(span.num_epochs for span in spans),
-        train_s=sum(_train_ms(span, evals) for span in spans) / 1000.0,
+        num_epochs=whole.num_epochs,
+        train_s=whole.train_ms / 1000.0,
     )
 
 
@@ -72,7 +74,24 @@ def span_rates(log: RunLog) -> list[float | None]:
     if not log.train_samples or not _eval_is_apart(log, spans):
         return [None] * len(spans)
     evals = _union(log.evals)
-    return [_rate(log.train_samples, [span], evals) for span in spans]
+    return [_timed([span], evals).rate(log.train_samples) for span in spans]
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Epochs and the milliseconds that training took of them."""
+
+    num_epochs: float
+    train_ms: float
+
+    def rate(self, samples: int) -> float | None:
+        if self.train_ms <= 0 or self.num_epochs <= 0:
+            return None
+        return samples * self.num_epochs / (self.train_ms / 1000.0)
+
+
+def _timed(spans: Sequence[Span], evals: Sequence[tuple[float, float]]) -> _Timed:
+    return _Timed(sum(span.num_epochs for span in spans), sum(_train_ms(span, evals) for span in spans))
 
 
 def _method(log: RunLog) -> ThroughputMethod:
@@ -110,9 +129,3 @@ def _train_ms(span: Span, evals: Sequence[tuple[float, float]]) -> float:
     right = bisect_right(evals, span.stop_ms, key=lambda pair: pair[0])
     inside = sum(max(0.0, min(stop, span.stop_ms) - max(start, span.start_ms)) for start, stop in evals[left:right])
     return span.stop_ms - span.start_ms - inside
-
-
-def _rate(samples: int, spans: Sequence[Span], evals: Sequence[tuple[float, float]]) -> float | None:
-    train_ms = sum(_train_ms(span, evals) for span in spans)
-    num_epochs = sum(span.num_epochs for span in spans)
-    return samples * num_epochs / (train_ms / 1000.0) if train_ms > 0 and num_epochs > 0 else None

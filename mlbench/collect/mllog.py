@@ -39,7 +39,7 @@ _INTERVALS = {
     "init_stop": "INTERVAL_END",
 }
 _IN_RUN = {"epoch_start", "epoch_stop", "block_start", "block_stop", "eval_start", "eval_stop", "eval_accuracy"}
-_VITAL = {"run_start", "run_stop", "quality_target", "submission_benchmark"}
+_VITAL = {"run_start", "run_stop", "quality_target"}
 _SETTING_PREFIXES = ("opt_", "lars_", "sgd_", "gradient_", "model_")
 _NOT_A_SETTING = object()
 _NOT_HYPERPARAMETERS = {"weights_initialization", "tracked_stats", "throughput"}

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from mlbench.collect.runlog import Record
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 18
 MAX_RECORD_BYTES = 1 << 16
 """The longest real record is under 2 KiB. What is longer is not a record."""
 
@@ -156,19 +156,21 @@ def _record_line(piece: bytes, line: int) -> Generator[Event, None, int]:
         used = following if following >= 0 else len(piece)
         yield Torn(line, event.key, piece[: min(used, 400)].decode("utf-8", "replace"))
         return used
-    used = end if piece.isascii() else len(text[:end].encode("utf-8", "surrogateescape"))
-    if not piece.isascii() and _has_surrogates(text[:end]):
-        yield Oddity(line, "bytes", "bytes that are not UTF-8 in a record")
-        clean = piece[:used].decode("utf-8", "replace")
-        again, _ = _record(clean, start, line)
-        event = again if isinstance(again, Record) else event
+    used = end
+    if not piece.isascii():
+        used = len(text[:end].encode("utf-8", "surrogateescape"))
+        if _has_surrogates(text[:end]):
+            yield Oddity(line, "bytes", "bytes that are not UTF-8 in a record")
+            again, _ = _record(piece[:used].decode("utf-8", "replace"), start, line)
+            event = again if isinstance(again, Record) else event
     yield event
-    following = piece.find(_TOKEN, used)
-    rest = piece[used : following if following >= 0 else len(piece)]
-    if rest.strip(b" \t\r\x00"):
-        yield Oddity(line, "glued", "other text follows a record on its line")
-    elif following >= 0:
-        yield Oddity(line, "two", "two records on one line")
+    if used < len(piece):
+        following = piece.find(_TOKEN, used)
+        rest = piece[used : following if following >= 0 else len(piece)]
+        if rest.strip(b" \t\r\x00"):
+            yield Oddity(line, "glued", "other text follows a record on its line")
+        elif following >= 0:
+            yield Oddity(line, "two", "two records on one line")
     return used
 
 
@@ -178,7 +180,7 @@ def _has_surrogates(text: str) -> bool:
 
 def _record(text: str, start: int, line: int) -> tuple[Record | Torn, int]:
     """The record whose body starts at `start`, and the position after it."""
-    old = _OLD_HEAD.match(text, start)
+    old = _OLD_HEAD.match(text, start) if text[start : start + 1].isdigit() else None
     if old is not None:
         start = old.end()
     try:
