@@ -13,7 +13,7 @@ from mlbench.cli.console import escape_control, print_json
 from mlbench.cli.main import verb_app
 
 if TYPE_CHECKING:
-    from mlbench.cli.run_progress import BarListener, LineListener
+    from mlbench.cli.run_progress import Guarded
     from mlbench.config import Config
     from mlbench.plan.machine import Machine
     from mlbench.runner.interrupt import StopRequest
@@ -216,7 +216,7 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def _listener(as_json: bool) -> LineListener | BarListener:
+def _listener(as_json: bool) -> Guarded:
     from mlbench.cli.run_progress import make_listener
 
     return make_listener(sys.stderr if as_json else sys.stdout)

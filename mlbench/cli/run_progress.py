@@ -235,6 +235,30 @@ def _is_bad(event: Event) -> bool:
     return isinstance(event, StageEnded) and event.state is StageState.failed
 
 
-def make_listener(stream: TextIO) -> LineListener | BarListener:
+class Guarded:
+    """Passes events on until they cannot be shown: a reader that has gone, a terminal that was closed. The run set
+    then goes on in silence, for a run is worth more than its progress."""
+
+    def __init__(self, inner: LineListener | BarListener) -> None:
+        self._inner: LineListener | BarListener | None = inner
+
+    def __call__(self, event: Event) -> None:
+        if self._inner is None:
+            return
+        try:
+            self._inner(event)
+        except OSError:
+            self._inner = None
+
+    def close(self) -> None:
+        if self._inner is None:
+            return
+        try:
+            self._inner.close()
+        except OSError:
+            self._inner = None
+
+
+def make_listener(stream: TextIO) -> Guarded:
     """A bar when `stream` is a terminal, else lines."""
-    return BarListener(stream) if stream.isatty() else LineListener(stream)
+    return Guarded(BarListener(stream) if stream.isatty() else LineListener(stream))

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from mlbench.cli.run_progress import BarListener, LineListener, Pace, clock, describe_end, describe_progress
+from mlbench.cli.run_progress import BarListener, Guarded, LineListener, Pace, clock, describe_end, describe_progress
 from mlbench.collect.runfiles import AttemptFile
 from mlbench.config import Stage
 from mlbench.runner.events import (
@@ -147,3 +147,19 @@ def test_bar_shows_repetition_and_keeps_the_end_above_it() -> None:
         listener(event)
     listener.close()
     assert "run 1: ended after 60.0 s, epoch 3, 58.1 samples/s, accuracy 0.7612" in stream.getvalue()
+
+
+def test_listener_whose_reader_has_gone_is_silent_and_harmless() -> None:
+    class Gone(io.StringIO):
+        num_writes = 0
+
+        def write(self, text: str) -> int:
+            self.num_writes += 1
+            raise BrokenPipeError(32, "Broken pipe")
+
+    stream = Gone()
+    listener = Guarded(LineListener(stream))
+    listener(STARTED)
+    listener(AttemptEnded(GOOD, "/x", TRAINING))
+    listener.close()
+    assert stream.num_writes == 1

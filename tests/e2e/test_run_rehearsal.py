@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -191,3 +192,13 @@ def test_multirun_with_one_bad_point_starts_none(tmp_path: Path) -> None:
     done = mlbench(*QUICK, "--multirun", "gpus=1,0", cwd=tmp_path)
     assert done.returncode == 2
     assert not (tmp_path / "runs").exists()
+
+
+def test_run_whose_reader_goes_away_finishes_all_the_same(tmp_path: Path) -> None:
+    command = shlex.join([sys.executable, "-m", "mlbench.cli.main", *QUICK, "repeats=3"])
+    done = subprocess.run(
+        ["sh", "-c", f"{command} | head -n 1"], cwd=tmp_path, env=environment(tmp_path), timeout=LIMIT_S, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    wait_for(lambda: rows(tmp_path, "select count(*) from run where status = 'success'") == [(3,)])
