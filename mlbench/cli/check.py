@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,7 +89,7 @@ def _stored_path(name: str) -> Path | None:
 def _print(report: Report, chosen: object) -> None:
     from mlbench.check import formats
     from mlbench.check.finding import Severity
-    from mlbench.cli.console import escape_control, make_console, print_json
+    from mlbench.cli.console import escape_control, print_json
 
     if chosen is formats.Format.json:
         print_json(formats.json_value(report))
@@ -97,9 +98,15 @@ def _print(report: Report, chosen: object) -> None:
     elif chosen is formats.Format.github:
         for line in formats.github_lines(report, Path.cwd()):
             typer.echo(escape_control(line))
-    else:
+    elif sys.stdout.isatty():
+        from mlbench.cli.console import make_console
+
         styles = {Severity.error: "red", Severity.warning: "yellow", Severity.note: "dim"}
         console = make_console()
         for text, severity in formats.text_lines(report):
             style = styles[severity] if severity is not None else None
             console.print(escape_control(text), style=style, soft_wrap=True)
+    else:
+        # a pipe has no colours, and a gate in CI need not wait for the library that makes them
+        for text, _ in formats.text_lines(report):
+            typer.echo(escape_control(text))

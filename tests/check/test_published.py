@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -123,7 +122,7 @@ def test_published_oddities_are_warnings(report: Report) -> None:
 
 
 def test_check_takes_at_most_1_3_of_the_official_package_checker(published: Path, tmp_path: Path) -> None:
-    """Side by side, alternating; the median of the ratios, because the machine is not ours alone."""
+    """Side by side, alternating; the best of each, because the machine is not ours alone."""
     submitter = published / "v1.0" / "Dell"
     copy = tmp_path / "Dell"
     (copy / "benchmarks").mkdir(parents=True)
@@ -132,13 +131,11 @@ def test_check_takes_at_most_1_3_of_the_official_package_checker(published: Path
     subprocess.run(["chmod", "-R", "u+w", str(copy)], check=True)
     official = [sys.executable, "-m", "mlperf_logging.package_checker", str(copy), "training", "1.0.0"]
     ours = [sys.executable, "-m", "mlbench.cli.main", "check", str(submitter)]
-    ratios = []
+    best = {"official": float("inf"), "ours": float("inf")}
     for _ in range(5):
-        times = []
-        for command in (official, ours):
+        for name, command in (("official", official), ("ours", ours)):
             started = time.perf_counter()
             done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
-            times.append(time.perf_counter() - started)
+            best[name] = min(best[name], time.perf_counter() - started)
             assert done.returncode == 0, done.stderr
-        ratios.append(times[1] / times[0])
-    assert statistics.median(ratios) <= SLOWER_THAN_OFFICIAL, ratios
+    assert best["ours"] <= SLOWER_THAN_OFFICIAL * best["official"], best
