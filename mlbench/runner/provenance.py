@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
-import mlbench
+from mlbench import __version__
 from mlbench.collect.runfiles import Provenance
 from mlbench.config import LauncherName
 from mlbench.launch.command import ISLAND
@@ -39,12 +39,12 @@ _MOUNTINFO = Path("/proc/self/mountinfo")
 
 def gather(plan: Plan, clock_offsets_s: Mapping[str, float]) -> Provenance:
     """The provenance of a run set planned as `plan`, as of now."""
-    commit, dirty = git_state(Path(mlbench.__file__).resolve().parent)
+    commit, dirty = git_state(Path(__file__).resolve().parent.parent)
     compute = plan.config.hardware.compute
     in_container = plan.config.container.name.value != "none"
     image = plan.config.container.image or (compute.container_image if compute is not None else None)
     return Provenance(
-        mlbench_version=mlbench.__version__,
+        mlbench_version=__version__,
         git_commit=commit,
         git_dirty=dirty,
         python=".".join(str(part) for part in sys.version_info[:3]),
