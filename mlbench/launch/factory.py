@@ -85,6 +85,7 @@ def _mpirun(plan: Plan, own: Mapping[str, str], *, inside_slurm: bool) -> Mpirun
         agent=remote_agent(config.launcher.rsh_agent, config.launcher.ssh_timeout_s),
         binding=_binding(compute.binding if compute is not None else None),
         network_interface=compute.network_interface if compute is not None else None,
+        yield_when_idle=plan.device is Device.cpu,
         extra_args=tuple(config.launcher.extra_args),
         hosts_from_scheduler=inside_slurm,
         this_host=socket.gethostname(),

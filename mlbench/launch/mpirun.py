@@ -52,6 +52,8 @@ class MpirunLauncher:
     agent: tuple[str, ...]
     binding: Binding = Binding.none
     network_interface: str | None = None
+    yield_when_idle: bool = False
+    """Ranks that wait in MPI give their core away: needed where ranks compute on the very cores that would spin."""
     extra_args: tuple[str, ...] = ()
     hosts_from_scheduler: bool = False
     this_host: str = "localhost"
@@ -95,6 +97,8 @@ class MpirunLauncher:
     def _transport(self) -> list[str]:
         """TCP and shared memory for what Horovod does over MPI itself; NCCL has transports of its own."""
         words = ["--mca", "pml", "ob1", "--mca", "btl", "^openib"]
+        if self.yield_when_idle:
+            words += ["--mca", "mpi_yield_when_idle", "1"]
         if self.network_interface is not None:
             for framework in ("btl", "oob"):
                 words += ["--mca", f"{framework}_tcp_if_include", self.network_interface]

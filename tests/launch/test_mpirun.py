@@ -73,6 +73,12 @@ def test_mpirun_only_this_host_needs_no_agent() -> None:
     assert launcher.afterwards(launch) == []
 
 
+def test_mpirun_ranks_that_compute_on_cpus_yield_while_they_wait() -> None:
+    argv = replace(a_launcher(), yield_when_idle=True).argv(a_launch())
+    assert argv[argv.index("mpi_yield_when_idle") - 1 :][:3] == ["--mca", "mpi_yield_when_idle", "1"]
+    assert "mpi_yield_when_idle" not in a_launcher().argv(a_launch())
+
+
 def test_mpirun_uneven_slots_are_passed_as_given() -> None:
     argv = a_launcher().argv(a_launch((Host(name="a", slots=5), Host(name="b", slots=4))))
     assert argv[1:5] == ["-np", "9", "-H", "a:5,b:4"]
