@@ -173,7 +173,9 @@ def _excuse(
         names = {file.name for file, reason in zip(item.logs, judged.why_lost, strict=True) if reason is not None}
         if item.own is not None:
             names |= {run.name for run in item.own.runs.values() if not run.has_log}
-            names |= {run.name for run in item.own.runs.values() if any(name.startswith(run.name) for name in names)}
+            names |= {
+                run.name for run in item.own.runs.values() if any(name.startswith(f"{run.name}/") for name in names)
+            }
     if report is not None and report.passed:
         failed = [file.name for file, step in zip(item.logs, report.logs, strict=True) if step.ok is not True]
         if len(failed) <= max_lost_runs(item.benchmark or ""):

@@ -87,6 +87,8 @@ def _set_lines(item: SetReport, report: Report) -> Iterator[tuple[str, Severity 
     yield from _finding_lines(own)
     if item.score is not None:
         yield f"  score: {score_text(item)}", None
+    if item.own is Verdict.nothing_checked and what.own is not None:
+        yield f"  no rules of MLPerf speak of {what.own.identity.benchmark}", None
     official = _WORDS[item.official] if item.official is not None else "not asked"
     yield f"  mlperf_logging: {official}; mlbench: {_WORDS[item.own]}", None
     if item.difference:

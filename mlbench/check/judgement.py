@@ -18,9 +18,11 @@ from mlbench.check import rcp
 from mlbench.check.rulesets import at_least, max_lost_runs, num_runs_asked
 from mlbench.check.subject import LogFile, ResultSet
 from mlbench.check.targets import target_of as ruleset_target_of
-from mlbench.collect.runlog import RunLog
+from mlbench.collect.runlog import RunLog, RunStatus
 
 SCORED_BENCHMARK = "resnet"
+ENDED = (RunStatus.success.value, RunStatus.aborted.value)
+"""An attempt that came to its own end, good or bad."""
 
 
 def target_of(log: RunLog, ruleset: str) -> Target | None:
@@ -54,7 +56,9 @@ class Judged:
 
 def judge(item: ResultSet) -> Judged:
     targets = [target_of(file.log, item.ruleset) for file in item.logs]
-    why_lost = [_why_lost(file, target) for file, target in zip(item.logs, targets, strict=True)]
+    why_lost = [
+        _ended_badly(item, file) or _why_lost(file, target) for file, target in zip(item.logs, targets, strict=True)
+    ]
     sizes = {file.log.global_batch_size for file in item.logs}
     size = next(iter(sizes)) if len(sizes) == 1 else None
     missing = sum(not run.has_log for run in item.own.runs.values()) if item.own is not None else 0
@@ -87,6 +91,18 @@ def score(item: ResultSet, judged: Judged, broken_rules: Sequence[str]) -> RunSe
         broken_rules=broken_rules,
         rcp_factor=factor,
     )
+
+
+def _ended_badly(item: ResultSet, file: LogFile) -> str | None:
+    """What the runner saw of a run of mlbench wins over what its log says."""
+    run = item.own.runs.get(file.index) if item.own is not None else None
+    if run is None:
+        return None
+    if run.attempt is None:
+        return "the attempt was cut short"
+    if run.attempt.status in ENDED:
+        return None
+    return f"status {run.attempt.status}: {run.attempt.reason or 'no reason recorded'}"
 
 
 def _why_lost(file: LogFile, target: Target | None) -> str | None:

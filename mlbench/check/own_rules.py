@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlbench.check.finding import Severity
+from mlbench.check.judgement import ENDED
 from mlbench.check.rule import Outcome, Problem, Rule, Unknown, listed
 from mlbench.check.subject import LogFile, OwnRunSet, ResultSet
 from mlbench.collect.mllog import shown
-from mlbench.collect.runlog import RunStatus
 from mlbench.worker.job import Job
-
-_ENDED = (RunStatus.success.value, RunStatus.aborted.value)
 
 
 def _own(item: ResultSet) -> OwnRunSet:
@@ -36,7 +34,7 @@ def every_run_ended(item: ResultSet) -> Iterable[Outcome]:
             yield Problem(
                 found="no attempt.json: the attempt was cut short", expected="a finished attempt", file=run.name
             )
-        elif run.attempt.status not in _ENDED:
+        elif run.attempt.status not in ENDED:
             reason = f" ({shown(run.attempt.reason)})" if run.attempt.reason else ""
             yield Problem(found=f"status {run.attempt.status}{reason}", expected="success", file=run.name)
 
@@ -79,7 +77,7 @@ def _compare(file: LogFile, job: Job, own: OwnRunSet) -> Iterable[Outcome]:
 def no_second_try(item: ResultSet) -> Iterable[Outcome]:
     """OWN-04: only runs that failed were run again; a finished run is never replaced by a better one."""
     for index, run in sorted(_own(item).runs.items()):
-        ended = [number for number, status in enumerate(run.earlier) if status in _ENDED]
+        ended = [number for number, status in enumerate(run.earlier) if status in ENDED]
         if ended:
             yield Problem(
                 found=f"run {index}: attempt {ended[0]} had ended, and was run again",

@@ -74,7 +74,7 @@ def complete(run: RunContext) -> Iterable[Outcome]:
     if run.parent.division == "closed" and index.first("global_batch_size") is None:
         missing.append("global_batch_size")
     for key in missing:
-        yield Problem(found=f"no {key}", expected=f"a {key} record")
+        yield Problem(found=f"no {key}", expected=f"a record of {key}")
 
 
 def ordered(run: RunContext) -> Iterable[Outcome]:

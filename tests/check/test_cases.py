@@ -11,8 +11,19 @@ from pathlib import Path
 import pytest
 
 from mlbench.cli.main import run_command
+from mlbench.collect.runfiles import write_json
 from tests.support.run_logs import START_MS, base_set, run_lines, write_log
-from tests.support.submissions import description, edit, edit_record, hashes, lab, own_run_set, results
+from tests.support.submissions import (
+    attempt_file,
+    description,
+    edit,
+    edit_record,
+    hashes,
+    lab,
+    own_run_set,
+    results,
+    run_set_file,
+)
 
 pytestmark = pytest.mark.slow
 # cases.md section 4: raw olympic mean 36.5; with convergence normalisation 36.66044
@@ -416,3 +427,18 @@ def test_check_other_benchmark_is_judged_without_epochs(tmp_path: Path, capsys: 
     _, value = run_json(capsys, log, "--ruleset", "3.1.0")
     assert [item["rule"] for item in failed(value)] == ["OFF-01"] * len(failed(value))
     assert value["own_verdict"] == "compliant"
+
+
+def test_check_run_that_the_runner_saw_crash_is_lost_whatever_its_log_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = own_run_set(tmp_path)
+    crashed = attempt_file(run_set_file(), 3, 14, status="crashed", exit_status=1, reason="status 1 after run_stop")
+    write_json(folder.attempt(3, 0).outcome, crashed)
+    status, value = run_json(capsys, folder.path)
+    assert value["sets"][0]["num_converged"] == 4
+    # the slowest of the four good ones is kept then: 36.2, the lost one, is dropped with 36.0
+    assert value["score_s"] / 60 == pytest.approx((36.5 + 36.8 + 37.0) / 3)
+    assert (status, value["verdict"]) == (0, "compliant"), "one run may be lost"
+    warned = {item["rule"] for item in value["findings"] if item["severity"] == "warning" and item["status"] == "fail"}
+    assert {"OWN-02", "RUN-07"} <= warned
