@@ -235,11 +235,9 @@ def _prepare_sqlite(engine: Engine, readonly: bool, guarded: bool = True) -> Non
 def _postgres_engine(url: str, readonly: bool) -> Engine:
     options = {"options": "-c default_transaction_read_only=on"} if readonly else {}
     try:
+        # No pool: a verb does little and then waits long, and many machines share the connections of a server.
         return create_engine(
-            url,
-            pool_size=2,
-            pool_pre_ping=True,
-            connect_args={"connect_timeout": 10, "client_encoding": "utf8"} | options,
+            url, poolclass=NullPool, connect_args={"connect_timeout": 10, "client_encoding": "utf8"} | options
         )
     except ImportError as error:
         raise StoreError(f"{mask_url(url)}: PostgreSQL needs its driver; pip install 'mlbench[postgres]'") from error
@@ -278,11 +276,12 @@ def read_schema_version(path: Path) -> str | None:
         return schema.read_version(connection, str(path))
 
 
-def refuse_newer(version: str, name: str) -> None:
-    if schema.is_newer(version):
+def refuse_newer(version: str, name: str, head: str | None = None) -> None:
+    """Raises StoreError when `version` is newer than `head` (the newest this mlbench knows)."""
+    if schema.is_newer(version, head or schema.HEAD):
         raise StoreError(
-            f"{name}: has schema {version}, this mlbench knows up to {schema.HEAD}; install the mlbench that made it, "
-            "or a newer one"
+            f"{name}: has schema {version}, this mlbench knows up to {head or schema.HEAD}; install the mlbench that "
+            "made it, or a newer one"
         )
 
 

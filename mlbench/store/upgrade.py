@@ -53,8 +53,8 @@ def upgrade_database(engine: Engine, *, versions: tuple[Path, ...] = (MIGRATIONS
     if old is None:
         create_schema(engine)
         return Upgrade(None, schema.HEAD, None)
-    refuse_newer(old, name)
     head = newest(versions)
+    refuse_newer(old, name, head)
     if old == head:
         return Upgrade(old, head, None)
     path = sqlite_path(engine.url.render_as_string(hide_password=False))

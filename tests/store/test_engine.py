@@ -61,6 +61,7 @@ def test_open_folder_is_refused(tmp_path: Path) -> None:
         open_database(str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may write everywhere")
 def test_open_in_folder_without_write_right_says_results_are_safe(tmp_path: Path) -> None:
     folder = tmp_path / "closed"
@@ -99,6 +100,7 @@ def test_open_version_that_is_no_number_is_refused(db_url: str) -> None:
         open_database(db_url)
 
 
+@pytest.mark.slow
 def test_open_does_not_import_alembic(tmp_path: Path) -> None:
     code = (
         "import sys\n"

@@ -1,0 +1,143 @@
+"""A user's SQL: it reads, and the database itself refuses everything else."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from mlbench.errors import InputError
+from mlbench.store.engine import open_database
+from mlbench.store.query import run_query
+from mlbench.store.repository import list_run_sets, save_run_set
+from tests.support.run_sets import make_run_set
+
+
+@pytest.fixture
+def filled(db_url: str) -> Engine:
+    save_run_set(open_database(db_url), make_run_set())
+    return open_database(db_url, readonly=True)
+
+
+def test_query_gives_columns_and_rows(filled: Engine) -> None:
+    found = run_query(filled, "SELECT run_set, score_s AS score FROM run_set;")
+    assert (found.columns, found.rows, found.truncated) == (("run_set", "score"), [("set-a", 2190.0)], False)
+
+
+def test_query_with_leading_comment_and_with_clause_reads(filled: Engine) -> None:
+    found = run_query(filled, "-- why\nWITH x AS (SELECT count(*) AS n FROM run) SELECT n FROM x")
+    assert found.rows == [(2,)]
+
+
+def test_query_more_rows_than_the_limit_is_truncated(filled: Engine) -> None:
+    found = run_query(filled, 'SELECT "index" FROM run ORDER BY 1', max_rows=1)
+    assert (found.rows, found.truncated) == ([(0,)], True)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM run",
+        "UPDATE run_set SET score_s = 1",
+        "INSERT INTO baseline VALUES ('x', 1, '2024-01-01')",
+        "DROP TABLE run",
+        "CREATE TABLE x (y int)",
+        "ALTER TABLE run ADD COLUMN x int",
+        "WITH x AS (SELECT 1) DELETE FROM run",
+        "SELECT 1; DROP TABLE run",
+        "SELECT 1; COMMIT; DROP TABLE run",
+        "COMMIT",
+        "BEGIN",
+    ],
+)
+def test_query_that_writes_is_refused_and_changes_nothing(filled: Engine, db_url: str, sql: str) -> None:
+    with pytest.raises(InputError, match=r"^results query: "):
+        run_query(filled, sql)
+    assert [item.score_s for item in list_run_sets(open_database(db_url))] == [2190.0]
+    assert run_query(filled, "SELECT count(*) FROM run").rows == [(2,)]
+
+
+@pytest.mark.parametrize("sql", ["", "  ;", "SELEC 1", "SELECT nope FROM run", "SELECT * FROM nowhere", "SELECT ?"])
+def test_query_that_is_none_is_one_sentence(filled: Engine, sql: str) -> None:
+    with pytest.raises(InputError) as raised:
+        run_query(filled, sql)
+    assert "\n" not in str(raised.value)
+
+
+def test_query_that_takes_too_long_is_ended(filled: Engine) -> None:
+    endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+    begun = time.monotonic()
+    with pytest.raises(InputError, match=r"took longer than 0\.3 s"):
+        run_query(filled, endless, time_limit_s=0.3)
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "VACUUM INTO '{out}'",
+        "ATTACH '{out}' AS x",
+        "PRAGMA journal_mode=DELETE",
+        "PRAGMA writable_schema=ON",
+        "SELECT load_extension('x')",
+        "UPDATE sqlite_master SET sql = ''",
+        "SELECT zeroblob(1000000000)",
+    ],
+)
+def test_query_on_sqlite_leaves_no_way_around(tmp_path: Path, sql: str) -> None:
+    save_run_set(open_database(str(tmp_path / "x.sqlite")), make_run_set())
+    out = tmp_path / "out"
+    with pytest.raises(InputError):
+        run_query(open_database(str(tmp_path / "x.sqlite"), readonly=True), sql.format(out=out))
+    assert not out.exists()
+
+
+def test_query_opens_time_lines_in_sqlite(tmp_path: Path) -> None:
+    save_run_set(open_database(str(tmp_path / "x.sqlite")), make_run_set(num_runs=1))
+    db = open_database(str(tmp_path / "x.sqlite"), readonly=True)
+    sql = (
+        "SELECT metric, t.value, p.value FROM telemetry, json_each(times_s) t JOIN json_each(points) p ON p.key = t.key"
+    )
+    assert run_query(db, sql).rows == [("cpu_share", 0.0, 0.25), ("cpu_share", 1.0, None), ("cpu_share", 2.0, 0.75)]
+    assert run_query(db, "SELECT name FROM pragma_table_info('baseline')").rows[0] == ("name",)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT nextval('run_id_seq')",
+        "SELECT set_config('transaction_read_only', 'off', false); DELETE FROM run",
+        "WITH x AS (DELETE FROM run RETURNING 1) SELECT * FROM x",
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "SELECT * FROM run FOR UPDATE",
+    ],
+)
+def test_query_on_postgres_leaves_no_way_around(postgres_url: str, sql: str) -> None:
+    save_run_set(open_database(postgres_url), make_run_set())
+    db = open_database(postgres_url, readonly=True)
+    with pytest.raises(InputError):
+        run_query(db, sql)
+    assert run_query(db, "SELECT count(*) FROM run").rows == [(2,)]
+
+
+@pytest.mark.postgres
+def test_query_opens_time_lines_in_postgres(postgres_url: str) -> None:
+    save_run_set(open_database(postgres_url), make_run_set(num_runs=1))
+    lines = "ROWS FROM (json_array_elements_text(times_s), json_array_elements_text(points)) AS x(t, p)"
+    sql = f"SELECT t, p FROM telemetry, {lines}"
+    db = open_database(postgres_url, readonly=True)
+    assert run_query(db, sql).rows == [("0.0", "0.25"), ("1.0", None), ("2.0", "0.75")]
+
+
+@pytest.mark.postgres
+def test_query_with_an_effect_of_a_function_is_rolled_back(postgres_url: str) -> None:
+    """PostgreSQL before 16 lets a read only transaction make a large object."""
+    save_run_set(open_database(postgres_url), make_run_set())
+    db = open_database(postgres_url, readonly=True)
+    with contextlib.suppress(InputError):
+        run_query(db, "SELECT lo_create(77)")
+    assert run_query(db, "SELECT count(*) FROM pg_largeobject_metadata").rows == [(0,)]
