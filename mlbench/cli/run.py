@@ -34,7 +34,7 @@ RunSetName = Annotated[str, typer.Argument(metavar="RUN_SET", help="Id, the begi
 @app.command()
 def run(
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[OVERRIDE]...", help="As +hardware=dgxa100 gpus=32.")
+        list[str] | None, typer.Argument(help="KEY=VALUE, +hardware=PROFILE.", show_default=False)
     ] = None,
     multirun: Annotated[
         bool, typer.Option("--multirun", "-m", help="One run set for each value of gpus=8,16,32, and a scaling table.")
