@@ -62,7 +62,7 @@ class _Endpoint:
             return self._client
 
 
-def _make_client_maker(max_connections: int) -> Callable[[str], Any]:
+def client_maker(max_connections: int) -> Callable[[str], Any]:
     """Clients without retries of their own: those would hide a failing endpoint."""
 
     def make(url: str) -> Any:
@@ -289,7 +289,7 @@ def _read_index(endpoints: Endpoints, url: str) -> Index:
     return parse_index(endpoints.request(url, call).splitlines(keepends=True), url)
 
 
-def _object_size(endpoints: Endpoints, url: str) -> int:
+def object_size(endpoints: Endpoints, url: str) -> int:
     bucket, key = split_url(url)
 
     def call(client: Any) -> Tuple[int, int]:
@@ -303,7 +303,7 @@ def open_bucket_source(
 ) -> BucketSource:
     """Read the indexes and be ready for the records. Raises DataFault, RecordFault, OSError."""
     num_requests = max(1, num_threads) * REQUESTS_PER_THREAD
-    endpoints = Endpoints(urls, rank, _make_client_maker(num_requests), lambda text: print(text, file=sys.stderr))
-    sizes = [_object_size(endpoints, url) for url in recs]
+    endpoints = Endpoints(urls, rank, client_maker(num_requests), lambda text: print(text, file=sys.stderr))
+    sizes = [object_size(endpoints, url) for url in recs]
     indexes = [_read_index(endpoints, url) for url in idxs]
     return BucketSource(endpoints, recs, indexes, sizes, expected, num_requests)

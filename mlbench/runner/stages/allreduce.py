@@ -26,6 +26,7 @@ from mlbench.plan.types import Plan
 from mlbench.runner.context import StageContext, StageReport
 from mlbench.runner.events import Said, StageState
 from mlbench.runner.findings import drop_findings, put_finding
+from mlbench.runner.stages.folders import new_folder
 from mlbench.runner.tail import last_lines
 from mlbench.worker.job import dump
 
@@ -85,7 +86,7 @@ def _not_measurable(plan: Plan) -> str | None:
 
 
 def _measure(context: StageContext, backend: AllReduceBackend) -> AllReduceTable:
-    folder = _new_folder(context.folder.path / "allreduce", backend)
+    folder = new_folder(context.folder.path / "allreduce", backend.value)
     mark = f"{context.folder.run_set}.allreduce.{folder.name}"
     plan = _plan_for(context.plan, backend)
     try:
@@ -137,19 +138,6 @@ def _nccl_launch(plan: Plan, launch: Launch) -> Launch:
     bare = dataclasses.replace(launch, command=nccl_command(plan))
     container = make_container(plan)
     return bare if container is None else dataclasses.replace(bare, command=container.wrap(bare))
-
-
-def _new_folder(parent: Path, backend: AllReduceBackend) -> Path:
-    for number in range(1000):
-        path = parent / f"{backend.value}_{number}"
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise RunFailedError(f"{path}: cannot be made ({error.strerror})") from error
-        return path
-    raise RunFailedError(f"{parent}: holds a thousand measurements already")
 
 
 def _read(plan: Plan, backend: AllReduceBackend, folder: Path, outcome: Outcome) -> AllReduceTable:

@@ -31,6 +31,7 @@ from mlbench.runner.context import StageContext, StageReport
 from mlbench.runner.events import Said, StageState
 from mlbench.runner.findings import drop_findings, put_finding
 from mlbench.runner.stages.fio_tests import FioTest, fio_tests
+from mlbench.runner.stages.folders import new_folder
 from mlbench.runner.tail import last_lines
 
 INSTALL = "fio is not installed here: apt-get install fio"
@@ -69,7 +70,7 @@ class StorageStage:
 
 def _measure_fio(context: StageContext) -> tuple[list[StorageRow], list[tuple[str, Doubt]]]:
     plan = context.plan
-    folder = _new_folder(context.folder.path / "storage")
+    folder = new_folder(context.folder.path / "storage", "attempt")
     target = _existing(Path(plan.config.benchmark.storage.path or plan.data.path).absolute())
     files = target / f".mlbench-fio-{context.folder.run_set}"
     tests = fio_tests(plan, target, own_files=os.access(target, os.W_OK))
@@ -243,16 +244,3 @@ def _report(rows: list[StorageRow]) -> StageReport:
     failed = [f"{row.pattern} ({row.cache}) failed: {row.reason}" for row in shown if row.reason is not None]
     state = StageState.failed if failed or not good else StageState.measured
     return StageReport(state, "; ".join(texts + failed) or "nothing was measured")
-
-
-def _new_folder(parent: Path) -> Path:
-    for number in range(1000):
-        path = parent / f"attempt_{number}"
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise RunFailedError(f"{path}: cannot be made ({error.strerror})") from error
-        return path
-    raise RunFailedError(f"{parent}: holds a thousand measurements already")
