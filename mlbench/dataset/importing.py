@@ -148,6 +148,8 @@ def _planned_workers(work: Path) -> int:
 def _shards(listing: Listing, out: Path, num_shards: int) -> Iterator[Shard]:
     work = listing.path.parent
     count_of = num_shards if listing.split is Split.train else 1
+    if count_of > len(listing):
+        raise InputError(f"{count_of} shards: fewer images ({len(listing)}); give --shards {len(listing)} or less")
     for number, files in enumerate(split_files(out, listing.split, count_of)):
         first, end = len(listing) * number // count_of, len(listing) * (number + 1) // count_of
         wanted = -(-_planned_workers(work) * PARTS_PER_WORKER // count_of)

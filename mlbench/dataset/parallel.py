@@ -53,11 +53,18 @@ def _set_up(counters: Any) -> None:
 
 
 def run_all(work: Callable[[T], R], tasks: Sequence[T], num_workers: int, report: Report) -> Iterator[R]:
-    """Results in the order in which tasks end. Stopping early gives up the tasks that have not begun.
+    """Results in the order in which tasks end; one worker is this very process. Stopping early gives up the tasks that
+    have not begun.
 
     Raises: what `work` raises; InputError: a worker process died."""
     context = multiprocessing.get_context("spawn")
     counters = context.Array("Q", 2)
+    if min(num_workers, len(tasks)) <= 1:
+        _set_up(counters)
+        for task in tasks:
+            yield work(task)
+            report(Progress(items=counters[0], bytes=counters[1]))
+        return
     pool = ProcessPoolExecutor(
         max(1, min(num_workers, len(tasks))), mp_context=context, initializer=_set_up, initargs=(counters,)
     )

@@ -102,41 +102,43 @@ class _Writer:
         self.offsets.append(self._at)
         self._at += len(line)
 
-    def close(self) -> str:
-        self._stream.close()
+    @property
+    def digest(self) -> str:
         return self._hash.hexdigest()
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
 
 
 def _list_records(split: Split, files: Sequence[RecordFiles], work: Path) -> Listing:
-    writer = _Writer(work / f"{split.value}.list")
-    for pair in files:
-        try:
-            offsets = read_index(str(pair.idx)).offsets if pair.idx.is_file() else scan_offsets(str(pair.rec))
-        except RecordFault as fault:
-            raise InputError(f"{fault}; mend it with a fresh copy, or see 'mlbench data verify'") from fault
-        for offset in offsets:
-            writer.add(offset, str(pair.rec.absolute()))
-    digest = writer.close()
-    return Listing(split, SourceKind.records, writer.path, writer.offsets, 0, 0, digest)
+    with _Writer(work / f"{split.value}.list") as writer:
+        for pair in files:
+            try:
+                offsets = read_index(str(pair.idx)).offsets if pair.idx.is_file() else scan_offsets(str(pair.rec))
+            except RecordFault as fault:
+                raise InputError(f"{fault}; mend it with a fresh copy, or see 'mlbench data verify'") from fault
+            for offset in offsets:
+                writer.add(offset, str(pair.rec.absolute()))
+    return Listing(split, SourceKind.records, writer.path, writer.offsets, 0, 0, writer.digest)
 
 
 def _list_images(split: Split, folder: Path, work: Path, classes: dict[str, int], val_synsets: Path | None) -> Listing:
-    writer = _Writer(work / f"{split.value}.list")
-    ignored = 0
     try:
-        if split is Split.val and not _subfolders(folder):
-            ignored = _add_flat(writer, folder, classes, val_synsets)
-        else:
-            for name in _subfolders(folder):
-                ignored += _add_class(writer, folder / name, classes[name])
+        with _Writer(work / f"{split.value}.list") as writer:
+            if split is Split.val and not _subfolders(folder):
+                ignored = _add_flat(writer, folder, classes, val_synsets)
+            else:
+                ignored = sum(_add_class(writer, folder / name, classes[name]) for name in _subfolders(folder))
     except OSError as error:
         raise InputError(f"{error.filename or folder}: cannot be read: {error.strerror}") from error
-    digest = writer.close()
     if not writer.offsets:
         raise InputError(f"{folder}: no image found; expected class folders with .JPEG, .jpg or .png files")
     if split is Split.train:
         random.Random(_SHUFFLE_SEED).shuffle(writer.offsets)
-    return Listing(split, SourceKind.images, writer.path, writer.offsets, len(classes), ignored, digest)
+    return Listing(split, SourceKind.images, writer.path, writer.offsets, len(classes), ignored, writer.digest)
 
 
 def _subfolders(folder: Path) -> list[str]:
