@@ -12,14 +12,14 @@ from mlbench.worker.native.library import NativeError, load
 DECODE = """
 import warnings
 warnings.simplefilter("ignore")
-import mxnet, horovod.mxnet
 import ctypes, io
 import numpy
 from PIL import Image
-from mlbench.worker.native import library
 
 file = io.BytesIO()
 Image.new("RGB", (32, 32), (200, 10, 10)).save(file, "JPEG")
+import mxnet, horovod.mxnet
+from mlbench.worker.native import library
 jpeg = ctypes.create_string_buffer(file.getvalue(), len(file.getvalue()))
 items = (library.Item * 1)()
 items[0].data, items[0].size = ctypes.addressof(jpeg), len(file.getvalue())
