@@ -104,13 +104,19 @@ class Schema:
         for known in self.every_key():
             everywhere.setdefault(known.rpartition(".")[2], known)
         meant = _closest(last, siblings, 0.75) or everywhere.get(last) or _closest(last, siblings, 0.6)
-        meant = meant or _closest(last, everywhere, 0.75)
+        meant = meant or _closest(last, everywhere, 0.75) or _same_first_word(last, everywhere)
         if meant:
             return f"unknown key {key!r}; did you mean {meant!r}?"
         if head:
             place = head if parent else head.partition(".")[0]
             return f"unknown key {key!r}" + (f"; {place} has {', '.join(siblings)}" if siblings else "")
         return f"unknown key {key!r}; the top level has {', '.join(siblings)}"
+
+
+def _same_first_word(word: str, known: Mapping[str, str]) -> str | None:
+    """`batch_size` may mean `batch_per_rank`."""
+    first = word.partition("_")[0]
+    return next((key for name, key in known.items() if name.partition("_")[0] == first), None)
 
 
 def _closest(word: str, known: Mapping[str, str], cutoff: float) -> str | None:

@@ -38,6 +38,8 @@ SENTENCES = [
     pytest.param("data.paht=x", "did you mean 'data.path'?", id="unknown key of a section"),
     pytest.param("+repeat=3", "unknown key 'repeat'; did you mean 'repeats'?", id="unknown key with plus"),
     pytest.param("division=open", "did you mean 'submission.division'?", id="key of another section"),
+    pytest.param("training.batch_size=3", "did you mean 'training.batch_per_rank'?", id="other end of a key"),
+    pytest.param("target=0.7", "did you mean 'training.target_accuracy'?", id="beginning of a key"),
     pytest.param("dataset.path=x", "unknown key 'dataset.path'", id="unknown section"),
     pytest.param("gpus.count=3", "gpus is a value and has no keys", id="key of a value"),
     pytest.param("+gpus=3", "write gpus=3 without +", id="plus on a key"),
