@@ -21,6 +21,8 @@ from mlbench.check.targets import target_of as ruleset_target_of
 from mlbench.collect.runlog import RunLog, RunStatus
 
 SCORED_BENCHMARK = "resnet"
+MIN_EPOCHS, MAX_EPOCHS = 0.001, 1e6
+"""What lies outside is a damaged record, not a number of epochs to convergence."""
 ENDED = (RunStatus.success.value, RunStatus.aborted.value)
 """An attempt that came to its own end, good or bad."""
 
@@ -115,6 +117,8 @@ def _why_lost(file: LogFile, target: Target | None) -> str | None:
 
 
 def _epochs(file: LogFile) -> float | None:
-    """`epoch_num` of the last evaluation, as the official tool takes it."""
+    """`epoch_num` of the last evaluation, as the official tool takes it; None when it cannot be a number of epochs."""
     last = file.log.evaluations[-1] if file.log.evaluations else None
-    return last.epoch_num if last is not None else None
+    if last is None or last.epoch_num is None or not MIN_EPOCHS <= last.epoch_num <= MAX_EPOCHS:
+        return None
+    return last.epoch_num

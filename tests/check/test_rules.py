@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from mlbench.check.checker import ALL_RULES, RUN_RULES
 from mlbench.check.finding import Finding, Severity, Status, Verdict, verdict
-from mlbench.check.judgement import judge
+from mlbench.check.judgement import judge, score
 from mlbench.check.locate import locate
 from mlbench.check.own_rules import OWN_RULES
 from mlbench.check.package_rules import PACKAGE_RULES
@@ -201,6 +202,30 @@ def test_target_of_its_own_counts_in_the_open_division_only(tmp_path: Path) -> N
     assert [item.status for item in run_findings(tmp_path, opened, "RUN-07")] == [Status.passed]
     # the open rule file of 0.7.0 still asks for 0.759 (facts.md)
     assert [item.status for item in run_findings(tmp_path, opened, "RUN-07", "0.7.0")] == [Status.failed]
+
+
+EXTREMES = ["1e308", "-1e308", "1e-320", "0", "-1", "1e15", "NaN", "Infinity", "true", "null", '"text"', "[1]", "{}",
+            "9" * 400]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("value", EXTREMES)
+@pytest.mark.parametrize("field", ["time_ms", "value", "epoch_num", "status", "metadata", "key"])
+def test_extreme_values_end_in_findings_and_never_in_a_traceback(tmp_path: Path, field: str, value: str) -> None:
+    pattern = re.compile(rf'"{field}": ("[^"]*"|[^,{{}}]+|{{[^}}]*}})')
+    base = five()
+    for key in ("run_start", "run_stop", "epoch_start", "eval_accuracy", "global_batch_size", "seed", "train_samples"):
+        runs = [[pattern.sub(f'"{field}": {value}', line) if f'"{key}"' in line else line for line in lines]
+                for lines in base]  # fmt: skip
+        context = _set(tmp_path / key, runs)
+        judged = context.judged
+        for file, target, reason in zip(context.item.logs, judged.targets, judged.why_lost, strict=True):
+            run = RunContext(file=file, parent=context.item, target=target, why_lost=reason)
+            assert [finding for rule in RUN_RULES for finding in apply(rule, run, file.name)]
+        assert [finding for rule in SET_RULES for finding in apply(rule, context, ".")]
+        result = score(context.item, judged, [])
+        assert result is None or result.score_s is None or math.isfinite(result.score_s)
+        assert judged.rcp is None or judged.rcp.factor is None or math.isfinite(judged.rcp.factor)
 
 
 # -- sets
