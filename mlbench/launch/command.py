@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 ISLAND = Path(__file__).resolve().parent.parent / "worker"
+PACKAGE_ROOT = ISLAND.parent.parent
+"""The folder that holds the package mlbench, for helpers that run without site-packages."""
 CONTAINER_ROOT = Path("/opt")
 CONTAINER_ISLAND = CONTAINER_ROOT / "mlbench_worker"
 CONTAINER_PYTHON = "python"

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import mlbench
 from mlbench.config import Config, ContainerName, Device, LauncherName
 from mlbench.errors import ConfigError, near_miss
 from mlbench.launch import environment
 from mlbench.launch.base import Launch, Launcher
-from mlbench.launch.command import container_worker_command, worker_command
+from mlbench.launch.command import PACKAGE_ROOT, container_worker_command, worker_command
 from mlbench.launch.containers import (
     MPI_ENVIRONMENT,
     Apptainer,
@@ -101,7 +100,7 @@ def _slurm(plan: Plan, own: Mapping[str, str]) -> Launcher:
     return SlurmLauncher(
         mpirun=mpirun,
         orchestrator_python=sys.executable,
-        package_root=Path(mlbench.__file__).resolve().parent.parent,
+        package_root=PACKAGE_ROOT,
         hosts_known=plan.placement.known,
         partition=settings.partition,
         account=settings.account,

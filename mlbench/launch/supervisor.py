@@ -34,8 +34,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-import mlbench
 from mlbench.launch.base import Launch, Launcher
+from mlbench.launch.command import PACKAGE_ROOT
 from mlbench.launch.supervisor_main import Order
 from mlbench.worker import processes
 
@@ -176,11 +176,10 @@ def run_launch(
 
 def _start(control: socket.socket) -> subprocess.Popen[bytes]:
     """The supervisor in a session of its own: Ctrl-C on the terminal reaches mlbench alone."""
-    root = str(Path(mlbench.__file__).resolve().parent.parent)
     return subprocess.Popen(
         # -S: no site-packages, so that it starts in a few hundredths of a second.
         [sys.executable, "-S", "-m", "mlbench.launch.supervisor_main", str(os.getpid())],
-        env={"PYTHONPATH": root, "PYTHONSAFEPATH": "1", "PATH": os.defpath},
+        env={"PYTHONPATH": str(PACKAGE_ROOT), "PYTHONSAFEPATH": "1", "PATH": os.defpath},
         stdin=control.fileno(),
         stdout=subprocess.DEVNULL,
         start_new_session=True,
