@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlbench.config import Device
+from mlbench.config import Device, Stage
 from mlbench.errors import PreflightError
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, not_checked, passed
@@ -127,7 +127,8 @@ def prove_hosts(
 
 
 def _request(plan: Plan, token_path: Path) -> dict[str, Any]:
-    local = not plan.data.path.startswith("s3://")
+    # The all-reduce and storage stages alone touch no record: the data set need not be there yet.
+    local = Stage.train in plan.stages and not plan.data.path.startswith("s3://")
     data = plan.data.worker
     return {
         "token_path": str(token_path),
