@@ -124,29 +124,48 @@ def single(run: RunContext) -> Iterable[Outcome]:
 
 def timed(run: RunContext) -> Iterable[Outcome]:
     """RUN-05: the times of the run are plausible and do not go back."""
-    sequence = [record for record in run.file.records.all(*_ONE_RANK) if record.time_ms is not None]
+    sequence = _first_of_each(record for record in run.file.records.all(*_ONE_RANK) if record.time_ms is not None)
     if not sequence:
         yield Unknown(reason="no timed record of the run")
         return
-    for record in sequence[:1]:
-        if not _EARLIEST_MS <= time_ms(record) < _LATEST_MS:
-            yield Problem(
-                found=f"{record.key} at {time_ms(record):.0f} ms", expected="milliseconds since 1970", line=record.line
-            )
+    first = sequence[0]
+    if not _EARLIEST_MS <= time_ms(first) < _LATEST_MS:
+        yield Problem(
+            found=f"{first.key} at {time_ms(first):.0f} ms", expected="milliseconds since 1970", line=first.line
+        )
+    last_of_key: dict[str, Record] = {}
     for earlier, later in pairwise(sequence):
-        back_ms = time_ms(earlier) - time_ms(later)
-        if back_ms > 0:
-            severe = back_ms > MAX_CLOCK_STEP_MS
-            yield Problem(
-                found=f"{later.key} is {back_ms:.0f} ms earlier than {earlier.key} in line {earlier.line}",
-                expected="times that do not go back",
-                line=later.line,
-                severity=None if severe else Severity.note,
-            )
+        last_of_key[earlier.key] = earlier
+        same = last_of_key.get(later.key)
+        if same is not None and time_ms(same) - time_ms(later) > MAX_CLOCK_STEP_MS:
+            yield _goes_back(later, same, None)
+        elif time_ms(later) < time_ms(earlier):
+            # ranks of other nodes, with clocks of their own, may have logged the one or the other
+            step = time_ms(earlier) - time_ms(later) > MAX_CLOCK_STEP_MS
+            yield _goes_back(later, earlier, Severity.warning if step else Severity.note)
+
+
+def _first_of_each(records: Iterable[Record]) -> list[Record]:
+    """What several ranks log of one event is taken once."""
+    kept: dict[tuple[str, float | None, float | None], Record] = {}
+    for record in records:
+        epoch, block = record.metadata.get("epoch_num"), record.metadata.get("first_epoch_num")
+        kept.setdefault((record.key, finite(epoch), finite(block)), record)
+    return list(kept.values())
+
+
+def _goes_back(later: Record, earlier: Record, severity: Severity | None) -> Problem:
+    return Problem(
+        found=f"{later.key} is {time_ms(earlier) - time_ms(later):.0f} ms earlier than {earlier.key} "
+        f"in line {earlier.line}",
+        expected="times that do not go back",
+        line=later.line,
+        severity=severity,
+    )
 
 
 def epochs_ordered(run: RunContext) -> Iterable[Outcome]:
-    """RUN-06: epochs (or blocks) are numbered upwards without gaps or repeats, each with start and stop."""
+    """RUN-06: epochs (or blocks) are numbered upwards without gaps or repeats."""
     only_resnet(run)
     index = run.file.records
     starts = index.all("epoch_start") or index.all("block_start")
@@ -154,29 +173,32 @@ def epochs_ordered(run: RunContext) -> Iterable[Outcome]:
         yield Unknown(reason="neither epoch_start nor block_start is logged")
         return
     field = "epoch_num" if index.first("epoch_start") is not None else "first_epoch_num"
-    seen: dict[tuple[float | None, float | None], int] = {}
-    previous: tuple[float, Record] | None = None
+    first: dict[float, Record] = {}
     for record in starts:
         number = finite(record.metadata.get(field))
         if number is None:
             yield Problem(found=f"{record.key} without {field}", expected=f"metadata.{field}", line=record.line)
             continue
-        if (number, record.time_ms) in seen:
-            continue  # another rank says the same
-        seen[(number, record.time_ms)] = record.line
-        if previous is not None and number <= previous[0]:
+        known = first.setdefault(number, record)
+        if abs(time_ms(record) - time_ms(known)) > MAX_CLOCK_STEP_MS:
             yield Problem(
-                found=f"{record.key} {number:g} after {previous[0]:g} (line {previous[1].line})",
-                expected="each epoch once, in order",
+                found=f"{record.key} {number:g} again, first in line {known.line}",
+                expected="each epoch once",
                 line=record.line,
             )
-        elif previous is not None and field == "epoch_num" and number > previous[0] + 1:
+    timed_starts = [(number, record) for number, record in first.items() if record.time_ms is not None]
+    in_time = sorted(timed_starts, key=lambda item: (time_ms(item[1]), item[0]))
+    for (before, earlier), (number, record) in pairwise(in_time):
+        if number < before:
             yield Problem(
-                found=f"{record.key} {number:g} after {previous[0]:g}",
-                expected=f"{previous[0] + 1:g}",
+                found=f"{record.key} {number:g} after {before:g} (line {earlier.line})",
+                expected="epochs in order",
                 line=record.line,
             )
-        previous = (number, record)
+        elif field == "epoch_num" and number > before + 1:
+            yield Problem(
+                found=f"{record.key} {number:g} after {before:g}", expected=f"{before + 1:g}", line=record.line
+            )
 
 
 def init_in_time(run: RunContext) -> Iterable[Outcome]:
