@@ -280,6 +280,9 @@ class _Folder:
 
     def eval_accuracy(self, record: Record) -> None:
         number = finite(record.value)
+        if isinstance(record.value, dict):
+            self.oddity(Oddity(record.line, "accuracy", "eval_accuracy holds several numbers and is not compared"))
+            return
         if number is None:
             self.note(record.line, f"eval_accuracy is {shown(record.value)}, not a number")
             return
