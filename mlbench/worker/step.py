@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Deque, List, Tuple
 
-from .job import JobError, Schedule
+from .job import Schedule
 from .model import build, initialise, trainable
 from .optimizer import OPTIMIZERS, SGD
 from .pipelines.base import Batch
@@ -38,6 +38,10 @@ def smoothed_loss(mx: Any, smoothing: float, num_classes: int) -> Any:
             return loss
 
     return Loss()
+
+
+class ModelError(Exception):
+    """The model is not the one that its name promises."""
 
 
 class Pace:
@@ -162,6 +166,6 @@ class Learner:
 
 
 def check_model(job: TrainingJob, learner: Learner) -> None:
-    """ResNet-50 with 1,000 classes must have the numbers that the benchmark is known by. Raises JobError."""
+    """ResNet-50 with 1,000 classes must have the size that the benchmark is known by. Raises ModelError."""
     if job.model.name == "resnet50" and job.model.num_classes == 1000 and learner.num_parameters != 25557032:
-        raise JobError("model: %d trainable parameters, expected 25557032" % learner.num_parameters)
+        raise ModelError("the model has %d trainable parameters, expected 25557032" % learner.num_parameters)

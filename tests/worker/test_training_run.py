@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from mlbench.worker import job as schema
+from mlbench.worker.__main__ import run
+from mlbench.worker.job import JobError
+from mlbench.worker.pipelines import base
 from tests.worker.conftest import Ended, SmallSet, job_for, run_worker, write_split
 
 pytestmark = [pytest.mark.training, pytest.mark.slow]
@@ -156,7 +160,25 @@ def test_run_data_missing_is_aborted_and_not_status_0(tmp_path: Path, easy_set: 
     ended = run_worker(job_for(tmp_path, easy_set, data__train_rec=[str(tmp_path / "gone.rec")]))
     assert ended.status == 1
     assert "gone.rec" in ended.stderr
+    assert "Traceback" not in ended.stderr
     assert (ended.records[-1]["key"], ended.records[-1]["metadata"]["status"]) == ("run_stop", "aborted")
+
+
+def test_run_pipeline_that_cannot_be_imported_is_status_2(
+    tmp_path: Path, easy_set: SmallSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(base._MODULES, "dali", "no_such_module")
+    job = schema.from_dict(job_for(tmp_path, easy_set, data__pipeline="dali"))
+    with pytest.raises(JobError, match=r"job\.data\.pipeline: 'dali' cannot be imported"):
+        run(job)
+    assert not (tmp_path / "result.txt").exists()
+
+
+def test_run_gpu_that_is_not_here_is_status_2_before_init_start(tmp_path: Path, easy_set: SmallSet) -> None:
+    ended = run_worker(job_for(tmp_path, easy_set, device="gpu"))
+    assert ended.status == 2
+    assert "job.device is gpu" in ended.stderr
+    assert "init_start" not in ended.keys
 
 
 def test_run_other_number_of_records_is_aborted(tmp_path: Path, easy_set: SmallSet) -> None:

@@ -64,15 +64,16 @@ class Validation(ABC):
 
 def open_training(job: TrainingJob, rank: Rank) -> Training:
     """The training pipeline that the job names. Raises JobError when its module cannot be imported."""
-    return _module(job).open_training(job, rank)  # type: ignore[no-any-return]
+    return module_of(job).open_training(job, rank)  # type: ignore[no-any-return]
 
 
 def open_validation(job: TrainingJob, rank: Rank) -> Validation:
     """The validation pipeline that the job names. Raises JobError when its module cannot be imported."""
-    return _module(job).open_validation(job, rank)  # type: ignore[no-any-return]
+    return module_of(job).open_validation(job, rank)  # type: ignore[no-any-return]
 
 
-def _module(job: TrainingJob) -> Any:
+def module_of(job: TrainingJob) -> Any:
+    """The pipeline's module; touches no data. Raises JobError when it cannot be imported."""
     name = job.data.pipeline
     try:
         return importlib.import_module("." + _MODULES[name], __package__)
