@@ -152,10 +152,14 @@ def _last_word(job: str, status: Path) -> int:
 
 
 def _wait_gone(name: str) -> None:
-    """The job has written its status; Slurm needs a moment to end what is left on the nodes."""
+    """The job has written its status; Slurm needs a moment to end what is left on the nodes. That nothing is left is
+    proven by `clear`, so a Slurm that does not answer now changes nothing."""
     deadline = time.monotonic() + _KILL_AFTER_S
-    while jobs_named(name) and time.monotonic() < deadline:
-        time.sleep(_STATUS_LOOK_S)
+    try:
+        while jobs_named(name) and time.monotonic() < deadline:
+            time.sleep(_STATUS_LOOK_S)
+    except SlurmError as error:
+        sys.stderr.write(f"{error}\n")
 
 
 def _on_term(signum: int, frame: FrameType | None) -> None:

@@ -220,6 +220,14 @@ def test_follow_program_ends_with_the_job_s_status_and_shows_its_output(slurm: S
     assert output.splitlines()[-1] == "said by mpirun"
 
 
+def test_follow_slurm_silent_after_the_status_keeps_the_status(slurm: StandIn) -> None:
+    slurm.status.write_text("0\n")
+    slurm._program("squeue", "exit 1")
+    process = slurm.follow()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
 def test_follow_told_to_stop_cancels_the_job(slurm: StandIn) -> None:
     process = slurm.follow()
     assert process.stdout is not None
