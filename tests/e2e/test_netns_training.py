@@ -43,6 +43,7 @@ def test_mlbench_two_hosts_trains_on_both_and_keeps_their_facts(two_hosts: suppo
         tmp_path,
         *("run", "--json", "launcher=mpirun", "hosts=[dl-worker-01:1,dl-worker-02:1]", f"launcher.rsh_agent={agent}"),
         *("benchmark=resnet50_throughput", "benchmark.stages=[train]", "repeats=1", "data.pipeline=mxnet"),
+        "benchmark.model=resnet18_v1",
         *("training.batch_per_rank=4", "benchmark.num_batches=3", "benchmark.num_warmup_batches=1"),
     )
     assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-2000:]
