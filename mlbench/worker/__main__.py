@@ -11,6 +11,7 @@ import sys
 from typing import List
 
 from . import ranks as ranks_module
+from .allreduce import run as run_allreduce
 from .job import Job, JobError, load
 from .log import RunLog
 from .pipelines.base import module_of
@@ -20,11 +21,15 @@ from .runtime import context, import_mxnet
 from .throughput import run as run_throughput
 from .train import CountError
 from .train import run as run_training
-from .validate import check
+from .validate import check, check_types
 
 
 def run(job: Job) -> None:
     """Run a job as the rank that the environment says. Raises JobError before anything has begun."""
+    if job.kind == "allreduce":
+        check_types(job, "job")
+        run_allreduce(job, ranks_module.current(job.num_ranks))
+        return
     checked = check(job)
     rank = ranks_module.current(job.num_ranks)
     module_of(checked)
