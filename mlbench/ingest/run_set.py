@@ -11,6 +11,7 @@ from typing import Any
 
 from mlbench.analyse.score import RUNS_ASKED, Target, score_run_set
 from mlbench.check import rcp
+from mlbench.check.judgement import target_of
 from mlbench.collect.mllog import read_log
 from mlbench.collect.runfiles import AttemptFile, RunSetFile, read_attempt
 from mlbench.collect.runfiles import read_run_set as read_run_set_file
@@ -197,8 +198,12 @@ def _ended(record: AttemptFile | None, log: RunLog) -> tuple[RunStatus | None, s
 
 
 def _target(identity: RunSetFile, log: RunLog) -> Target | None:
+    """As `mlbench check` has it: only the open division may choose a target. A benchmark without rules has its own."""
     if identity.benchmark_kind != BenchmarkKind.train.value:
         return None
+    by_rules = target_of(log, identity.ruleset) if identity.mlperf_name is not None else None
+    if by_rules is not None:
+        return by_rules
     return Target(log.quality_target if log.quality_target is not None else identity.target_accuracy)
 
 

@@ -158,3 +158,12 @@ def test_folder_with_another_name_is_refused(tmp_path: Path) -> None:
     folder.path.rename(tmp_path / "renamed")
     with pytest.raises(InputError, match="give the folder its name back"):
         read_run_set(RunFolder(tmp_path / "renamed"))
+
+
+@pytest.mark.parametrize(("division", "num_converged"), [("closed", 0), ("open", 5)])
+def test_only_the_open_division_may_choose_a_lower_target(tmp_path: Path, division: str, num_converged: int) -> None:
+    folder = write_run_folder(tmp_path, division=division, log={"accuracy": 0.6, "target": 0.5})
+    for attempt in folder.attempts():
+        text = attempt.mllog.read_text().replace('"value": "closed"', f'"value": "{division}"')
+        attempt.mllog.write_text(text)
+    assert read_run_set(folder).num_converged == num_converged
