@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import struct
 from array import array
-from typing import BinaryIO, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import BinaryIO, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 MAGIC = 0xCED7230A
 MAGIC_BYTES = struct.pack("<I", MAGIC)
@@ -74,7 +74,7 @@ def pack_image(label: float, image_id: int, image: bytes) -> bytes:
     return _IMAGE_HEAD.pack(0, label, image_id, 0) + image
 
 
-def unpack_image(payload: bytes) -> Tuple[ImageHeader, memoryview]:
+def unpack_image(payload: Union[bytes, memoryview]) -> Tuple[ImageHeader, memoryview]:
     """Header and encoded image (a view, not a copy) of a payload. Raises ValueError when it is too short."""
     if len(payload) < IMAGE_HEAD_BYTES:
         raise ValueError("image header cut short: %d bytes, expected at least %d" % (len(payload), IMAGE_HEAD_BYTES))
@@ -214,11 +214,12 @@ class RecordReader:
         self.close()
 
 
-def parse_record(raw: bytes, path: str, offset: int) -> bytes:
-    """The payload of a record whose bytes were read from `path` at `offset`; bytes behind it are ignored.
+def parse_record(raw: bytes, path: str, offset: int) -> Union[bytes, memoryview]:
+    """The payload (a view, unless it was split) of a record whose bytes were read from `path` at `offset`.
 
     Raises RecordFault."""
-    pieces: List[bytes] = []
+    view = memoryview(raw)
+    pieces: List[memoryview] = []
     at = 0
     while True:
         if at + HEAD_BYTES > len(raw):
@@ -232,7 +233,7 @@ def parse_record(raw: bytes, path: str, offset: int) -> bytes:
         at += HEAD_BYTES
         if at + length > len(raw):
             raise RecordFault(path, offset, "record cut short: ends at %d" % (offset + at + length))
-        pieces.append(raw[at : at + length])
+        pieces.append(view[at : at + length])
         at += length + (-length % 4)
         if flag in (_WHOLE, _LAST):
             return pieces[0] if flag == _WHOLE else MAGIC_BYTES.join(pieces)

@@ -147,20 +147,20 @@ def mxnet(load: Load) -> Rate:
 
 
 def dali_bare(load: Load) -> Rate:
-    """A DALI pipeline with DALI's own RecordIO reader and nothing of ours around it."""
+    """DALI's own RecordIO reader and its own iterator for MXNet, nothing of ours around them."""
+    from nvidia.dali.plugin.mxnet import DALIGenericIterator
+
     from mlbench.worker.pipelines.dali import Settings, build_pipeline
 
     job = _job(load, "dali")
     settings = Settings(job.data, "NCHW", load.batch, load.threads, None, 1, True)
 
     def encoded(fn: Any) -> Any:
-        images, _ = fn.readers.mxnet(
-            path=[str(load.rec)], index_path=[str(load.idx)], random_shuffle=True, name="reader"
-        )
+        images, _ = fn.readers.mxnet(path=[str(load.rec)], index_path=[str(load.idx)], random_shuffle=True)
         return images
 
-    pipe = build_pipeline(settings, encoded)
-    return _rate(load, (pipe.run() for _ in itertools.count()), lambda batch: None)
+    reader = DALIGenericIterator([build_pipeline(settings, encoded)], [("images", DALIGenericIterator.DATA_TAG)])
+    return _rate(load, iter(reader), lambda batch: batch[0].data[0].wait_to_read())
 
 
 def decode(load: Load) -> Rate:

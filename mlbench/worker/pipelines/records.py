@@ -33,9 +33,7 @@ class RecordSet:
 
         self.paths = list(paths)
         offsets = [numpy.asarray(index.offsets, dtype="uint64") for index in indexes]
-        lengths = [
-            numpy.asarray(extents(index.offsets, size), dtype="uint64") for index, size in zip(indexes, sizes)
-        ]
+        lengths = [numpy.asarray(extents(index.offsets, size), dtype="uint64") for index, size in zip(indexes, sizes)]
         for path, own, size in zip(paths, offsets, sizes):
             if len(own) and int(own.max()) >= size:
                 raise RecordFault(path, int(own.max()), "the index names this offset, the file ends at %d" % size)
