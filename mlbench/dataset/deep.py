@@ -22,6 +22,7 @@ from mlbench.worker.native import library as native
 from mlbench.worker.recordio import (
     RecordFault,
     RecordReader,
+    file_order,
     next_head,
     read_index,
     scan_offsets,
@@ -117,7 +118,8 @@ def _ranges(pair: RecordFiles, decode: bool) -> tuple[list[Range], list[Fault]]:
         faults.append(Fault(pair.idx, f"not there; expected beside {pair.rec.name}"))
     else:
         try:
-            offsets = array("Q", sorted(read_index(str(pair.idx)).offsets))
+            found = read_index(str(pair.idx)).offsets
+            offsets = array("Q", (found[place] for place in file_order(found)))
         except RecordFault as fault:
             faults.append(Fault(pair.idx, fault.reason, fault.offset))
     inside = bisect_left(offsets, size)

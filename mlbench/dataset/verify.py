@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlbench.worker.recordio import Index, RecordFault, RecordReader, read_index, unpack_image
+from mlbench.worker.recordio import Index, RecordFault, RecordReader, file_order, read_index, unpack_image
 
 NUM_SAMPLED_HEADS = 256
 """Records that the quick check reads, spread over the file: enough for an index of another file never to pass."""
@@ -34,7 +34,7 @@ class Fault:
 
 
 def quick_check(rec: Path, idx: Path, expected_count: int | None) -> list[Fault]:
-    """Faults of one `.rec` and its `.idx`, found in well under a second a million records; empty when it is sound.
+    """Faults of one `.rec` and its `.idx`, found in about a second a million records; empty when it is sound.
 
     Reads the whole index and some records. Finds: a missing or empty file; an index of another file; an offset that
     lies outside the file or not on a record's head; a record cut short; an image that is neither JPEG nor PNG; and a
@@ -92,7 +92,7 @@ def _sizes(rec: Path, idx: Path, size: int, index: Index) -> list[Fault]:
 def _heads(rec: Path, idx: Path, reader: RecordReader, index: Index) -> list[Fault]:
     """Read records spread over the file, the first and the last in the file among them; each ends where the next
     begins."""
-    order = sorted(range(len(index)), key=index.offsets.__getitem__)
+    order = file_order(index.offsets)
     step = max(1, len(order) // NUM_SAMPLED_HEADS)
     places = sorted({*range(0, len(order), step), len(order) - 1})
     faults = []

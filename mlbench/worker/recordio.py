@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import struct
 from array import array
+from itertools import islice
 from typing import BinaryIO, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 MAGIC = 0xCED7230A
@@ -338,9 +339,17 @@ def _skip_part(stream: BinaryIO, path: str, at: int, size: int) -> Tuple[int, in
     return word >> 29, end
 
 
+def file_order(offsets: Sequence[int]) -> Sequence[int]:
+    """Positions in `offsets` from the first record in the file to the last; a range when they rise already, as those
+    of nearly every index do, for a list of a million numbers takes fifty megabytes."""
+    if all(a <= b for a, b in zip(offsets, islice(offsets, 1, None))):
+        return range(len(offsets))
+    return sorted(range(len(offsets)), key=offsets.__getitem__)
+
+
 def extents(offsets: Sequence[int], size: int) -> "array[int]":
     """Bytes each record takes in the file (head, payload and padding), in the order of `offsets`."""
-    order = sorted(range(len(offsets)), key=offsets.__getitem__)
+    order = file_order(offsets)
     lengths: "array[int]" = array("Q", bytes(8 * len(offsets)))
     behind = size
     for position in reversed(order):
