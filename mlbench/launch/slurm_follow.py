@@ -36,6 +36,17 @@ _ENDED = frozenset(
     ("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT").split()  # noqa: SIM905
 )
 _STATUS_UNKNOWN = 1
+_LESS_TIME = "ask for less time with limits.max_minutes, or another launcher.partition"
+_NEVER_STARTS = {
+    "PartitionTimeLimit": _LESS_TIME,
+    "AssocMaxWallDurationPerJobLimit": _LESS_TIME,
+    "QOSMaxWallDurationPerJobLimit": _LESS_TIME,
+    "PartitionNodeLimit": "ask for fewer nodes, or another launcher.partition",
+    "BadConstraints": "no node has what launcher.gres and the slots ask for",
+    "InvalidAccount": "set launcher.account",
+    "AccountNotAllowed": "set launcher.account, or another launcher.partition",
+}
+"""Reasons for which a job would stay in the queue for ever -> what to do."""
 
 
 class SlurmError(Exception):
@@ -48,8 +59,11 @@ class Told(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class JobState:
+    """`reason` is why the job waits, in Slurm's own word."""
+
     job: str
     state: str
+    reason: str = "None"
 
 
 def ask(argv: Sequence[str]) -> str:
@@ -67,9 +81,9 @@ def ask(argv: Sequence[str]) -> str:
 
 def jobs_named(name: str) -> list[JobState]:
     """Jobs of this name that have not ended; one that is completing still has processes."""
-    lines = ask(["squeue", "--noheader", "--name", name, "--format", "%i %T"]).splitlines()
-    states = [JobState(*line.split(None, 1)) for line in lines if line.strip()]
-    return [state for state in states if state.state.strip() not in _ENDED]
+    lines = ask(["squeue", "--noheader", "--name", name, "--format", "%i %T %r"]).splitlines()
+    states = [JobState(*line.split(None, 2)) for line in lines if line.strip()]
+    return [state for state in states if state.state not in _ENDED]
 
 
 def cancel_all(name: str) -> tuple[list[JobState], list[JobState]]:
@@ -114,7 +128,7 @@ def submit(script: Path, name: str) -> str:
 
 def follow(job: str, name: str, status: Path) -> int:
     """Wait for the job's own word. Raises SlurmError when it left without one, or Slurm is silent for too long."""
-    state, asked_at, heard_at = "", -_ASK_INTERVAL_S, time.monotonic()
+    told, asked_at, heard_at = "", -_ASK_INTERVAL_S, time.monotonic()
     while True:
         written = read_status(status)
         if written is not None:
@@ -122,7 +136,7 @@ def follow(job: str, name: str, status: Path) -> int:
         if time.monotonic() - asked_at >= _ASK_INTERVAL_S:
             asked_at = time.monotonic()
             try:
-                now = next((item.state for item in jobs_named(name) if item.job == job), None)
+                now = next((item for item in jobs_named(name) if item.job == job), None)
             except SlurmError:
                 if time.monotonic() - heard_at > _SILENCE_LIMIT_S:
                     raise
@@ -130,10 +144,13 @@ def follow(job: str, name: str, status: Path) -> int:
                 heard_at = time.monotonic()
                 if now is None:
                     return _last_word(job, status)
-                if now != state:
-                    state = now
-                    sys.stdout.write(f"job {job}: {state}\n")
+                text = now.state if now.state == "RUNNING" else f"{now.state} ({now.reason})"
+                if text != told:
+                    told = text
+                    sys.stdout.write(f"job {job}: {told}\n")
                     sys.stdout.flush()
+                if now.state == "PENDING" and now.reason in _NEVER_STARTS:
+                    raise SlurmError(f"job {job} would never start: {now.reason}; {_NEVER_STARTS[now.reason]}")
         time.sleep(_STATUS_LOOK_S)
 
 
@@ -174,6 +191,7 @@ def run_submit(script: Path, name: str, status: Path, output: Path) -> int:
         result = follow(submit(script, name), name, status)
         _wait_gone(name)
     except SlurmError as error:
+        # What is still in the queue is cancelled afterwards, by `clear`.
         sys.stderr.write(f"{error}\n")
         result = _STATUS_UNKNOWN
     except Told:

@@ -220,6 +220,17 @@ def test_follow_program_ends_with_the_job_s_status_and_shows_its_output(slurm: S
     assert output.splitlines()[-1] == "said by mpirun"
 
 
+def test_follow_job_that_would_never_start_says_why_and_what_to_do(slurm: StandIn) -> None:
+    slurm.state.write_text("PENDING PartitionTimeLimit")
+    process = slurm.follow()
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert errors == (
+        "job 77 would never start: PartitionTimeLimit; ask for less time with limits.max_minutes, or another "
+        "launcher.partition\n"
+    )
+
+
 def test_follow_slurm_silent_after_the_status_keeps_the_status(slurm: StandIn) -> None:
     slurm.status.write_text("0\n")
     slurm._program("squeue", "exit 1")
