@@ -135,6 +135,13 @@ def test_verify_index_that_names_too_few_and_wrong_offsets(tmp_path: Path) -> No
     assert found.num_records == 4
 
 
+def test_verify_index_in_another_order_is_sound(tmp_path: Path) -> None:
+    pair = write(tmp_path, [encoded()] * 5)
+    pair.idx.write_text("".join(reversed(pair.idx.read_text().splitlines(keepends=True))))
+    found = verify(pair)
+    assert (found.num_faults, found.num_records) == (0, 5)
+
+
 def test_verify_empty_file_says_so(tmp_path: Path) -> None:
     pair = write(tmp_path, [])
     assert "empty" in verify(pair).faults[0].reason
