@@ -225,10 +225,12 @@ def _save(connection: Connection, rows: RunSetRows, force: bool) -> SaveOutcome:
         number = int(stored.id)
         _remove_children(connection, number)
         connection.execute(update(RunSet).where(RunSet.id == number).values(**row))
-    _insert_children(connection, rows.children, {"run_set_id": number})
+    below = {table: [row | {"run_set_id": number} for row in children] for table, children in rows.children.items()}
     for run in rows.runs:
         run_id = _insert_one(connection, Run, run.row | {"run_set_id": number})
-        _insert_children(connection, run.children, {"run_id": run_id})
+        for table, children in run.children.items():
+            below.setdefault(table, []).extend(row | {"run_id": run_id} for row in children)
+    _insert_many(connection, below)
     if stored is not None:
         _drop_unused_systems(connection)
     return SaveOutcome.inserted if stored is None else SaveOutcome.replaced
@@ -239,12 +241,15 @@ def _insert_one(connection: Connection, record: type[Base], row: dict[str, Any])
     return int(key[0]) if key else 0
 
 
-def _insert_children(
-    connection: Connection, children: dict[Table, list[dict[str, Any]]], parent: dict[str, int]
-) -> None:
-    for table, rows in children.items():
-        if rows:
-            connection.execute(insert(table), [row | parent for row in rows])
+def _insert_many(connection: Connection, rows_by_table: dict[Table, list[dict[str, Any]]]) -> None:
+    for table, rows in rows_by_table.items():
+        if not rows:
+            continue
+        statement: Any = insert(table)
+        if connection.dialect.name == "postgresql":
+            # Asked for keys, SQLAlchemy sends a thousand rows in one statement; else each row is one of its own.
+            statement = statement.returning(table.c.id)
+        connection.execute(statement, rows)
 
 
 def _remove_children(connection: Connection, number: int) -> None:
