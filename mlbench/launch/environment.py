@@ -11,17 +11,30 @@ from mlbench.worker.processes import MARK_VARIABLE
 PASSED_ON = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 _TO_OTHER_HOSTS = ("PATH", "LANG", "LD_LIBRARY_PATH")
 """HOME is each host's own."""
+AWS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_CONFIG_FILE",
+    "AWS_DEFAULT_REGION",
+    "AWS_REGION",
+    "AWS_CA_BUNDLE",
+)
+"""Where AWS's tools look first. Passed on by name, and only to ranks that read from S3: their values stand in no
+command line, file or record."""
 _SCHEDULER_PREFIX = "SLURM_"
 _MPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 
 
-def inherited(environment: Mapping[str, str], *, scheduler: bool = False) -> dict[str, str]:
+def inherited(environment: Mapping[str, str], *, scheduler: bool = False, credentials: bool = False) -> dict[str, str]:
     """The part of `environment` (mlbench's own) that a launcher gets; with the variables of the Slurm allocation that
-    mlbench runs in, if it starts ranks through it."""
+    mlbench runs in, if it starts ranks through it, and with AWS's own when ranks read from S3."""
     return {
         name: value
         for name, value in environment.items()
-        if name in PASSED_ON or (scheduler and name.startswith(_SCHEDULER_PREFIX))
+        if name in PASSED_ON or (scheduler and name.startswith(_SCHEDULER_PREFIX)) or (credentials and name in AWS)
     }
 
 
@@ -38,4 +51,5 @@ def for_mpirun(launch: Launch, own: Mapping[str, str]) -> dict[str, str]:
 
 def forwarded(launch: Launch, own: Mapping[str, str]) -> list[str]:
     """Names, sorted, of all variables that ranks on other hosts get."""
-    return sorted({*launch.environment, MARK_VARIABLE, *(name for name in _TO_OTHER_HOSTS if name in own)})
+    passed = (name for name in (*_TO_OTHER_HOSTS, *AWS) if name in own)
+    return sorted({*launch.environment, MARK_VARIABLE, *passed})

@@ -42,6 +42,11 @@ def worker_python(config: Config) -> str:
     return config.launcher.python or sys.executable
 
 
+def reads_s3(plan: Plan) -> bool:
+    """The data set lies in a bucket, so ranks need credentials."""
+    return plan.data.path.startswith("s3://")
+
+
 def make_launcher(plan: Plan, own: Mapping[str, str] | None = None) -> Launcher:
     """The launcher of `launcher=`. `own` is mlbench's environment. Raises ConfigError for settings that contradict."""
     config = plan.config
@@ -53,7 +58,7 @@ def make_launcher(plan: Plan, own: Mapping[str, str] | None = None) -> Launcher:
         case LauncherName.local if transport != "mpi":
             return LocalLauncher(
                 horovodrun=_beside(worker_python(config), "horovodrun"),
-                own=environment.inherited(own),
+                own=environment.inherited(own, credentials=reads_s3(plan)),
                 extra_args=tuple(config.launcher.extra_args),
             )
         case LauncherName.local:
@@ -79,7 +84,7 @@ def _mpirun(plan: Plan, own: Mapping[str, str], *, inside_slurm: bool) -> Mpirun
     compute = config.hardware.compute
     return MpirunLauncher(
         mpirun=shutil.which("mpirun", path=own.get("PATH")) or "mpirun",
-        own=environment.inherited(own, scheduler=inside_slurm),
+        own=environment.inherited(own, scheduler=inside_slurm, credentials=reads_s3(plan)),
         python=worker_python(config),
         agent=remote_agent(config.launcher.rsh_agent, config.launcher.ssh_timeout_s),
         binding=_binding(compute.binding if compute is not None else None),

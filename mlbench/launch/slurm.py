@@ -91,12 +91,14 @@ class SlurmLauncher:
     def script(self, launch: Launch) -> str:
         """The whole text of the sbatch script."""
         status = shlex.quote(str(status_path(launch)))
-        variables = environment.for_mpirun(launch, self._own())
+        # Credentials come from the submitter's environment by name: a script is a file that others can read.
+        own = {name: value for name, value in self._own().items() if name not in environment.AWS}
+        variables = environment.for_mpirun(launch, own)
         lines = [
             "#!/bin/bash",
             *(f"#SBATCH {option}" for option in self._options(launch)),
             "",
-            "# --export=NONE keeps the submitter's variables out; srun, with which mpirun starts its daemons, must not",
+            "# --export keeps the submitter's variables out; srun, with which mpirun starts its daemons, must not",
             "# inherit that.",
             "export SLURM_EXPORT_ENV=ALL",
             *(f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())),
@@ -126,7 +128,7 @@ class SlurmLauncher:
             f"--time={math.ceil(launch.time_limit_s / 60) + _SPARE_MINUTES}",
             f"--chdir={launch.cwd}",
             f"--output={output_path(launch)}",
-            "--export=NONE",
+            f"--export={','.join(name for name in environment.AWS if name in self.mpirun.own) or 'NONE'}",
             "--no-requeue",
         ]
         threads = launch.environment.get("OMP_NUM_THREADS")

@@ -137,13 +137,14 @@ def supervise(
         afterwards=[[str(word) for word in command] for command in afterwards],
     )
     ours, theirs = socket.socketpair()
-    with ours:
-        with theirs:
-            process = _start(theirs)
-        try:
+    with theirs:
+        process = _start(theirs)
+    try:
+        # Closed before the wait: a supervisor that lost us ends the tree and then itself.
+        with ours:
             return _follow(ours, process, order, on_poll, poll_s)
-        finally:
-            process.wait()
+    finally:
+        process.wait()
 
 
 def run_launch(

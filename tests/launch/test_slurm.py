@@ -69,7 +69,7 @@ SCRIPT = """\
 #SBATCH --gres=gpu:2
 #SBATCH --exclusive
 
-# --export=NONE keeps the submitter's variables out; srun, with which mpirun starts its daemons, must not
+# --export keeps the submitter's variables out; srun, with which mpirun starts its daemons, must not
 # inherit that.
 export SLURM_EXPORT_ENV=ALL
 export MLBENCH_JOB=set-1.run_0.0
