@@ -146,13 +146,14 @@ def side_by_side(base: RunSet, other: RunSet) -> SideBySide:
         comparisons=comparisons,
         differs=_differs(base, other),
         warnings=tuple(_warnings(base, other)),
-        base_outliers=_outliers(base),
-        other_outliers=_outliers(other),
+        base_outliers=outliers_of(base),
+        other_outliers=outliers_of(other),
         explanation=_explanation({item.metric: item for item in comparisons}),
     )
 
 
-def _outliers(run_set: RunSet) -> tuple[Outlier, ...]:
+def outliers_of(run_set: RunSet) -> tuple[Outlier, ...]:
+    """Good runs that stand out, each with what made it slow; positions count good runs in order."""
     runs = [run for run in good_runs(run_set) if run.time_to_train_s is not None]
     return tuple(outliers([run.time_to_train_s or 0.0 for run in runs], [run.epochs for run in runs]))
 

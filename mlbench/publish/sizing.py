@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from mlbench.analyse.compare import SAMPLES_PER_S
 from mlbench.analyse.sizing import (
@@ -16,7 +17,7 @@ from mlbench.analyse.sizing import (
     rate_of_model,
     size,
 )
-from mlbench.config import ComputeProfile, DataConfig, StorageKind, StorageProfile
+from mlbench.config import ComputeProfile, StorageKind, StorageProfile
 from mlbench.errors import ConfigError
 from mlbench.publish.comparison import sample
 from mlbench.store.tables import RunSet
@@ -26,6 +27,17 @@ CACHE_SHARE = 0.8
 _SHARDED_OPERATION_BYTES = 9e6
 """Mean disk operation of training from sharded files for a model without a value of its own: the three values of the
 Ready Solutions for AI guide lie between 8.61 and 9.17 MB."""
+
+
+class TrainingData(Protocol):
+    """What sizing asks of a data set; a DataConfig is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_train(self) -> int: ...
+    @property
+    def mean_image_bytes(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +98,7 @@ def answer(
     *,
     compute: ComputeProfile,
     storage: StorageProfile,
-    data: DataConfig,
+    data: TrainingData,
     model: str,
     num_gpus: int,
     rate: Rate,

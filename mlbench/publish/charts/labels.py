@@ -1,0 +1,77 @@
+"""Names and numbers as plots and tables write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlbench.store.tables import RunSet
+
+
+def num_workers(run_set: RunSet) -> int | None:
+    """What a rate is spread over: accelerators, else ranks (CPU processes)."""
+    return run_set.num_accelerators or run_set.num_ranks
+
+
+def worker_noun(run_set: RunSet) -> str:
+    return "GPU" if run_set.num_accelerators else "CPU rank"
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def size_label(run_set: RunSet) -> str:
+    """`32 GPUs`, `2 CPU ranks`; `size not known`."""
+    count = num_workers(run_set)
+    return counted(count, worker_noun(run_set)) if count else "size not known"
+
+
+def set_labels(run_sets: Sequence[RunSet]) -> list[str]:
+    """The shortest names that tell the run sets apart: by size, by system, by both, else the public ids."""
+    for name in (_by_system, _by_round, _by_size):
+        labels = [name(run_set) for run_set in run_sets]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [run_set.run_set for run_set in run_sets]
+
+
+def _by_system(run_set: RunSet) -> str:
+    return run_set.system or run_set.run_set
+
+
+def _by_round(run_set: RunSet) -> str:
+    return " ".join(part for part in (run_set.round, run_set.org, run_set.system) if part) or run_set.run_set
+
+
+def _by_size(run_set: RunSet) -> str:
+    return f"{run_set.system or run_set.run_set}, {size_label(run_set)}"
+
+
+def grouped(value: float, digits: int = 4) -> str:
+    """A number with `digits` significant figures and thousands grouped: `78,454`, `10.77`."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def minutes_or_seconds(seconds: float) -> str:
+    """`36.370 min` from ten minutes on, else `219.51 s`."""
+    return f"{seconds / 60:.3f} min" if seconds >= 600 else f"{seconds:.2f} s"
+
+
+def rate_unit(largest_bytes_per_s: float) -> tuple[float, str]:
+    """Divisor and unit (SI) in which the largest rate is a readable number."""
+    for factor, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "KB/s")):
+        if largest_bytes_per_s >= factor:
+            return factor, unit
+    return 1.0, "bytes/s"
+
+
+def bytes_text(size_bytes: float) -> str:
+    """`8 B`, `64 KiB`, `1 MiB`: whole powers as nccl-tests' sizes are."""
+    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:.4g} {unit}"
+    return f"{size_bytes:.0f} B"

@@ -1,0 +1,81 @@
+"""Colours and style of every plot.
+
+The colours are those of Okabe and Ito (Color Universal Design, 2008), told apart by colour-blind readers too. A plot
+has no background, so that a page can put it on light or dark paper; `DARK` says which colours a dark page replaces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+BLUE = "#0072b2"
+ORANGE = "#d55e00"
+GREEN = "#009e73"
+PURPLE = "#aa4499"
+SKY = "#56b4e9"
+AMBER = "#c98a00"
+GREY = "#7d858f"
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, GREY, "#661100")
+
+INK = "#1c2127"
+MUTED = "#59626d"
+GRID = "#dfe3e8"
+SHADE = "#eef1f5"
+PAPER = "#ffffff"
+
+DARK = {
+    INK: "#e8ebef",
+    MUTED: "#aab3bf",
+    GRID: "#333b46",
+    SHADE: "#232a33",
+    BLUE: "#4db2f0",
+    ORANGE: "#ff8b4d",
+    GREEN: "#3fcf9f",
+    PURPLE: "#de8ad0",
+    AMBER: "#f0b429",
+    GREY: "#98a2ae",
+    "#661100": "#d98b6b",
+}
+"""Light colour -> the one that is legible on dark paper."""
+
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+
+
+def config() -> dict[str, Any]:
+    """Vega-Lite's `config` of every plot."""
+    return {
+        "font": FONT,
+        "background": None,
+        "padding": 4,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": MUTED,
+            "titleColor": INK,
+            "titleFontWeight": "normal",
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "gridColor": GRID,
+            "domainColor": MUTED,
+            "tickColor": MUTED,
+            "labelOverlap": True,
+            "titlePadding": 8,
+        },
+        "legend": {
+            "labelColor": INK,
+            "titleColor": INK,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "orient": "top",
+            "direction": "horizontal",
+            "title": None,
+            "offset": 6,
+            "labelLimit": 320,
+            "symbolStrokeWidth": 2,
+        },
+        "title": {"color": INK, "fontSize": 13, "fontWeight": "normal", "anchor": "start", "subtitleColor": MUTED},
+        "header": {"labelColor": INK, "titleColor": INK},
+        "text": {"color": INK, "fontSize": 12},
+        "rule": {"color": MUTED},
+        "range": {"category": list(SERIES)},
+        "line": {"strokeWidth": 2},
+    }
