@@ -3,9 +3,10 @@
 from mlbench.publish.charts.figure import NARROW, WIDE, Absent, Figure, Plot
 from mlbench.publish.charts.planning import comparison_figure, sizing_chart, sizing_figure
 from mlbench.publish.charts.render import PlotFormat, save_chart
+from mlbench.publish.charts.runs import accuracy_figure, spread_figure
 from mlbench.publish.charts.stages import allreduce_figure, consistency_figure, storage_figure
 from mlbench.publish.charts.telemetry import telemetry_figures
-from mlbench.publish.charts.training import accuracy_figure, spread_figure, throughput_figure
+from mlbench.publish.charts.throughput import epochs_figure, throughput_figure
 
 __all__ = [
     "NARROW",
@@ -18,6 +19,7 @@ __all__ = [
     "allreduce_figure",
     "comparison_figure",
     "consistency_figure",
+    "epochs_figure",
     "save_chart",
     "sizing_chart",
     "sizing_figure",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-WIDE = 760
+WIDE = 900
 """Pixels of a plot in the text column of a desktop page, and of the files."""
 NARROW = 350
 """Pixels of a plot on a phone; drawn anew rather than shrunk, so that its text can be read."""

@@ -122,36 +122,43 @@ def _draw_comparison(pairs: Sequence[tuple[str, Comparison]], width: int, *, sev
     rows: list[dict[str, Any]] = []
     for label, item in pairs:
         assert item.ratio is not None
-        ends = [_advantage(item, end) for end in item.interval] if item.interval else [None, None]
-        known = [end for end in ends if end is not None]
-        name = f"{item.metric.label} ({label})" if several else item.metric.label
+        known = [_advantage(item, end) for end in item.interval] if item.interval else []
         rows.append(
             {
-                "metric": name,
+                "metric": item.metric.label,
+                "set": label,
                 "ratio": _advantage(item, item.ratio),
                 "low": min(known, default=None),
                 "high": max(known, default=None),
                 "outcome": _OUTCOME_WORDS[item.outcome],
-                "words": f"{name}: {item.in_words}, {item.verdict}",
+                "words": f"{label}, {item.metric.label}: {item.in_words}, {item.verdict}",
             }
         )
     narrow = width <= NARROW
     present = [word for word in dict.fromkeys(_OUTCOME_WORDS.values()) if any(row["outcome"] == word for row in rows)]
     colours = {"better": GREEN, "worse": ORANGE, "within noise": GREY, "too few runs": MUTED, "n/a": MUTED}
     base = alt.Chart(alt.InlineData(values=rows))
-    x = alt.X(
-        "ratio:Q", title="ratio, right is better", scale=alt.Scale(zero=False, padding=14), axis=alt.Axis(format=".3~f")
+    axis = alt.Axis(format=".3~f", tickCount=5 if narrow else 8)
+    x = alt.X("ratio:Q", title="ratio, right is better", scale=alt.Scale(zero=False, padding=14), axis=axis)
+    y = alt.Y("metric:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, grid=True))
+    sets = list(dict.fromkeys(label for label, _ in pairs))
+    legend = alt.Legend(columns=1 if narrow and several else 0)
+    colour = alt.Color(
+        "outcome:N", scale=alt.Scale(domain=present, range=[colours[word] for word in present]), legend=legend
     )
-    y = alt.Y("metric:N", sort=None, title=None, axis=alt.Axis(labelLimit=130 if narrow else 300, grid=True))
-    colour = alt.Color("outcome:N", scale=alt.Scale(domain=present, range=[colours[word] for word in present]))
-    one = alt.Chart(alt.InlineData(values=[{"ratio": 1}])).mark_rule(color=INK, strokeDash=[4, 3])
+    channels: dict[str, Any] = {"y": y, "color": colour}
+    if several:
+        channels["yOffset"] = alt.YOffset("set:N", sort=sets)
     bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3, opacity=0.6)
-    names = min(300, 20 + 7 * max(len(row["metric"]) for row in rows))
-    return alt.layer(
-        one.encode(x=x),
-        bars.encode(x=alt.X("low:Q"), x2="high:Q", y=y, color=colour),
-        base.mark_point(size=90, filled=True, opacity=1).encode(x=x, y=y, color=colour, description="words:N"),
-    ).properties(width=width - 40 - (130 if narrow else names), height={"step": 30})
+    points = base.mark_point(size=90, filled=True, opacity=1).encode(x=x, description="words:N", **channels)
+    if several:
+        names = alt.Legend(columns=1 if narrow else 0, symbolFillColor=GREY, symbolStrokeColor=GREY)
+        points = points.encode(shape=alt.Shape("set:N", scale=alt.Scale(domain=sets), legend=names))
+    one = alt.Chart(alt.InlineData(values=[{"ratio": 1}])).mark_rule(color=INK, strokeDash=[4, 3])
+    layers = [one.encode(x=x), bars.encode(x=alt.X("low:Q"), x2="high:Q", **channels), points]
+    taken = min(170, 12 + 7 * max(len(row["metric"]) for row in rows))
+    step = {"step": 30 if not several else max(14, 36 // len(sets)), "for": "position" if not several else "offset"}
+    return alt.layer(*layers).properties(width=width - 40 - taken, height=step)
 
 
 _OUTCOME_WORDS = {

@@ -254,7 +254,7 @@ def _draw(panel: Panel, epochs: Sequence[Epoch], span: tuple[float, float], foun
         scale=alt.Scale(domain=[span[0] / factor, span[1] / factor], nice=False),
         axis=alt.Axis(grid=False, tickCount=5 if width <= NARROW else 10),
     )
-    scale = alt.Scale(domain=[0, 100]) if panel.zero_to_one else alt.Scale(zero=True)
+    scale = _value_scale(panel, found)
     y = alt.Y("mean:Q", title=panel.unit, scale=scale, axis=alt.Axis(tickCount=4))
     labels = [trace.label for trace in found]
     colour = alt.Color(
@@ -285,6 +285,16 @@ def _draw(panel: Panel, epochs: Sequence[Epoch], span: tuple[float, float], foun
         )
     layers.append(base.mark_line(strokeWidth=1.6).encode(x=x, y=y, color=colour))
     return alt.layer(*layers).properties(width=width - 70, height=130)
+
+
+def _value_scale(panel: Panel, found: Sequence[Trace]) -> Any:
+    """From zero, since a share or a rate is read against it; a line that is zero throughout gets room above."""
+    import altair as alt
+
+    if panel.zero_to_one:
+        return alt.Scale(domain=[0, 100])
+    highest = max((value for trace in found for value in trace.high if value is not None), default=0.0)
+    return alt.Scale(zero=True) if highest > 0 else alt.Scale(domain=[0, 1])
 
 
 def _rounded(value: float | None) -> float | None:

@@ -6,6 +6,7 @@ has no background, so that a page can put it on light or dark paper; `DARK` says
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 BLUE = "#0072b2"
@@ -28,7 +29,8 @@ DARK = {
     MUTED: "#aab3bf",
     GRID: "#333b46",
     SHADE: "#232a33",
-    BLUE: "#4db2f0",
+    BLUE: "#3f9fe3",
+    SKY: "#a5d8fa",
     ORANGE: "#ff8b4d",
     GREEN: "#3fcf9f",
     PURPLE: "#de8ad0",
@@ -71,6 +73,7 @@ def config() -> dict[str, Any]:
             "offset": 6,
             "labelLimit": 320,
             "symbolStrokeWidth": 2,
+            "columnPadding": 24,
         },
         "title": {"color": INK, "fontSize": 13, "fontWeight": "normal", "anchor": "start", "subtitleColor": MUTED},
         "header": {"labelColor": INK, "titleColor": INK},
@@ -79,3 +82,13 @@ def config() -> dict[str, Any]:
         "range": {"category": list(SERIES)},
         "line": {"strokeWidth": 2},
     }
+
+
+def name_colour(names: Sequence[str], *, narrow: bool) -> Any:
+    """Altair's colour channel for the field `name`; no legend for more names than can be told apart."""
+    import altair as alt
+
+    columns = (1 if max(map(len, names)) > 12 else 3) if narrow else (2 if max(map(len, names)) > 40 else 0)
+    scale = alt.Scale(domain=list(names), range=[SERIES[index % len(SERIES)] for index in range(len(names))])
+    legend = alt.Legend(columns=columns) if len(names) <= 12 else None
+    return alt.Color("name:N", scale=scale, legend=legend)

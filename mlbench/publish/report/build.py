@@ -120,7 +120,7 @@ def _tiles(run_set: RunSet) -> list[tuple[str, str, str]]:
         tiles.append((minutes_or_seconds(run_set.score_s), "score", "time to train, olympic mean"))
     elif run_set.mean_s is not None:
         tiles.append((minutes_or_seconds(run_set.mean_s), "mean time to train", "raw, not a score"))
-    tiles.append((good_of_asked(run_set).replace(" good of ", " of ").replace(" asked", ""), "good runs", "of asked"))
+    tiles.append((good_of_asked(run_set).replace(" good of ", " of ").replace(" asked", ""), "good of asked", "runs"))
     rates = (("samples/s", run_set.samples_per_s), ("samples/s, first epoch", run_set.samples_per_s_first_epoch))
     tiles += [(grouped(rate), name, "mean of the good runs") for name, rate in rates if rate is not None]
     if run_set.cv is not None:

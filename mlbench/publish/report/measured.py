@@ -10,13 +10,15 @@ from mlbench.publish.charts import (
     accuracy_figure,
     allreduce_figure,
     consistency_figure,
+    epochs_figure,
     spread_figure,
     storage_figure,
     telemetry_figures,
     throughput_figure,
 )
-from mlbench.publish.charts.labels import bytes_text, grouped, rate_unit, size_label
-from mlbench.publish.charts.training import is_scaling, run_roles
+from mlbench.publish.charts.labels import bytes_text, grouped, rate_unit
+from mlbench.publish.charts.runs import run_roles
+from mlbench.publish.charts.throughput import is_scaling
 from mlbench.publish.comparison import outliers_of, scaling_point
 from mlbench.publish.report.blocks import Block, Section, TableBlock, Text, Tone
 from mlbench.publish.report.collected import Collected, Named
@@ -31,7 +33,11 @@ def measured_sections(named: Sequence[Named], shelf: Collected) -> Iterator[Sect
     yield Section(
         key="throughput",
         title="Throughput and scaling",
-        blocks=[*shelf.plot(throughput_figure(run_sets)), *_scaling(run_sets)],
+        blocks=[
+            *shelf.plot(throughput_figure(run_sets)),
+            *_scaling(run_sets),
+            *shelf.plot(epochs_figure(run_sets)),
+        ],
     )
     yield Section(
         key="runs",
@@ -248,7 +254,8 @@ def _consistency_text(run_set: RunSet, found: Consistency) -> str:
     assert mean is not None
     factor, unit = rate_unit(found.expected_bytes_per_s)
     parts = [
-        f"{size_label(run_set)} in the first epoch × {mean[0] / 1e3:,.4g} KB a mean image ({mean[1]}) need "
+        f"{grouped(found.expected_bytes_per_s / mean[0], 5)} samples/s in the first epoch × {mean[0] / 1e3:,.4g} KB a "
+        f"mean image ({mean[1]}) need "
         f"{grouped(found.expected_bytes_per_s / factor)} {unit}"
     ]
     if found.measured_bytes_per_s is None:

@@ -61,7 +61,8 @@ def badges(run_set: RunSet) -> list[Badge]:
 def verdict_of(run_set: RunSet, label: str | None) -> Verdict:
     """Score with its formula, or why there is none."""
     name = f"{label}: " if label else ""
-    details = [f"{good_of_asked(run_set)}; {run_set.num_runs} run."]
+    others = "" if run_set.num_runs == asked(run_set) else f"; {run_set.num_runs} were run"
+    details = [f"{good_of_asked(run_set)}{others}."]
     if run_set.score_status == "valid" and run_set.score_s is not None:
         headline = f"{name}score {minutes_or_seconds(run_set.score_s)}"
         details.insert(0, formula(run_set))
@@ -97,6 +98,8 @@ def formula(run_set: RunSet) -> str:
         text += f" × {run_set.scaling_factor:.6g} (scaling.json of the round's reviewers)"
     elif run_set.rcp_factor is not None and run_set.rcp_factor > 1 and run_set.origin == "run":
         text += f" × {run_set.rcp_factor:.6g} (reference convergence)"
+    else:
+        return f"{text}."
     return f"{text} = {run_set.score_s:.3f} s."
 
 
