@@ -8,7 +8,7 @@ from typing import Any
 from mlbench.analyse.compare import Comparison, Outcome
 from mlbench.publish.charts.figure import NARROW, WIDE, Absent, Figure, Plot
 from mlbench.publish.charts.labels import grouped, set_labels
-from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, MUTED, ORANGE
+from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, MUTED, ORANGE, inline
 from mlbench.publish.comparison import SideBySide
 from mlbench.publish.sizing import SizingAnswer
 
@@ -51,7 +51,7 @@ def sizing_chart(answer: SizingAnswer, *, width: int = WIDE) -> Any:
     ]
     x = alt.X("gpus:O", title="GPUs", axis=alt.Axis(labelAngle=0))
     y_title = "GB/s"
-    base = alt.Chart(alt.InlineData(values=rows))
+    base = alt.Chart(inline(rows))
     layers = []
     kinds = ["demand with headroom"]
     if per_unit is not None:
@@ -69,9 +69,7 @@ def sizing_chart(answer: SizingAnswer, *, width: int = WIDE) -> Any:
     layers.append(demand.mark_circle(size=48).encode(x=x, y="demand:Q", color=_kind(kinds), description="words:N"))
     asked = [row for row in rows if row["gpus"] == answer.sizing.demand.num_gpus]
     layers.append(
-        alt.Chart(alt.InlineData(values=asked))
-        .mark_point(size=220, color=ORANGE, strokeWidth=2.5)
-        .encode(x=x, y="demand:Q")
+        alt.Chart(inline(asked)).mark_point(size=220, color=ORANGE, strokeWidth=2.5).encode(x=x, y="demand:Q")
     )
     return alt.layer(*layers).properties(width=width - 75, height=230 if narrow else 280)
 
@@ -137,7 +135,7 @@ def _draw_comparison(pairs: Sequence[tuple[str, Comparison]], width: int, *, sev
     narrow = width <= NARROW
     present = [word for word in dict.fromkeys(_OUTCOME_WORDS.values()) if any(row["outcome"] == word for row in rows)]
     colours = {"better": GREEN, "worse": ORANGE, "within noise": GREY, "too few runs": MUTED, "n/a": MUTED}
-    base = alt.Chart(alt.InlineData(values=rows))
+    base = alt.Chart(inline(rows))
     axis = alt.Axis(format=".3~f", tickCount=5 if narrow else 8)
     x = alt.X("ratio:Q", title="ratio, right is better", scale=alt.Scale(zero=False, padding=14), axis=axis)
     y = alt.Y("metric:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, grid=True))
@@ -154,7 +152,7 @@ def _draw_comparison(pairs: Sequence[tuple[str, Comparison]], width: int, *, sev
     if several:
         names = alt.Legend(columns=1 if narrow else 0, symbolFillColor=GREY, symbolStrokeColor=GREY)
         points = points.encode(shape=alt.Shape("set:N", scale=alt.Scale(domain=sets), legend=names))
-    one = alt.Chart(alt.InlineData(values=[{"ratio": 1}])).mark_rule(color=INK, strokeDash=[4, 3])
+    one = alt.Chart(inline([{"ratio": 1}])).mark_rule(color=INK, strokeDash=[4, 3])
     layers = [one.encode(x=x), bars.encode(x=alt.X("low:Q"), x2="high:Q", **channels), points]
     taken = min(170, 12 + 7 * max(len(row["metric"]) for row in rows))
     step = {"step": 30 if not several else max(14, 36 // len(sets)), "for": "position" if not several else "offset"}

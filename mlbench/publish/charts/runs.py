@@ -9,7 +9,7 @@ from typing import Any
 
 from mlbench.publish.charts.figure import NARROW, Absent, Figure, Plot
 from mlbench.publish.charts.labels import minutes_or_seconds, set_labels
-from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, MUTED, ORANGE, name_colour
+from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, MUTED, ORANGE, inline, name_colour
 from mlbench.publish.comparison import counted, good_runs
 from mlbench.store.tables import Run, RunSet
 
@@ -117,7 +117,7 @@ def _draw_spread(dots: Sequence[_Dot], labels: Sequence[str], means: dict[str, f
     present = [role for role in (KEPT, DROPPED, LOST) if any(row["role"] == role for row in rows)]
     colours = {KEPT: BLUE, DROPPED: GREY, LOST: ORANGE}
     shapes = {KEPT: "circle", DROPPED: "triangle-up", LOST: "cross"}
-    base = alt.Chart(alt.InlineData(values=rows))
+    base = alt.Chart(inline(rows))
     legend = alt.Legend(columns=1 if narrow else 0)
     marks = base.mark_point(size=110, filled=True, opacity=0.9).encode(
         x=x,
@@ -129,7 +129,7 @@ def _draw_spread(dots: Sequence[_Dot], labels: Sequence[str], means: dict[str, f
         description="words:N",
     )
     values = [{"label": label, "place": mean / factor if one else 0.0} for label, mean in means.items()]
-    ticks = alt.Chart(alt.InlineData(values=values)).mark_tick(color=GREEN, thickness=2.5, size=28)
+    ticks = alt.Chart(inline(values)).mark_tick(color=GREEN, thickness=2.5, size=28)
     layers = [ticks.encode(x=x, y=y), marks]
     if one:
         layers.append(base.mark_text(dy=-20, fontSize=11, color=MUTED).encode(x=x, y=y, text="run:N"))
@@ -202,7 +202,7 @@ def _draw_accuracy(lines: Sequence[_Line], target: float | None, width: int) -> 
         ticks = alt.Axis(tickCount=6, tickMinStep=1 if field == "epoch" else 0)
         x = alt.X(f"{field}:Q", title=title, scale=alt.Scale(zero=True), axis=ticks)
         y = alt.Y("accuracy:Q", title="accuracy", axis=alt.Axis(format=".2f", tickCount=6))
-        marks = alt.Chart(alt.InlineData(values=values)).encode(
+        marks = alt.Chart(inline(values)).encode(
             x=x,
             y=y,
             detail="run:N",
@@ -215,9 +215,7 @@ def _draw_accuracy(lines: Sequence[_Line], target: float | None, width: int) -> 
         ]
         if target is not None:
             layers.append(
-                alt.Chart(alt.InlineData(values=[{"target": target}]))
-                .mark_rule(strokeDash=[6, 4], color=INK)
-                .encode(y="target:Q")
+                alt.Chart(inline([{"target": target}])).mark_rule(strokeDash=[6, 4], color=INK).encode(y="target:Q")
             )
         panels.append(alt.layer(*layers).properties(width=width - 70 if narrow else width // 2 - 70, height=230))
     return alt.vconcat(*panels) if narrow else alt.hconcat(*panels)

@@ -8,7 +8,7 @@ from typing import Any
 from mlbench.analyse.consistency import Consistency
 from mlbench.publish.charts.figure import NARROW, Absent, Figure, Plot
 from mlbench.publish.charts.labels import bytes_text, grouped, rate_unit, set_labels
-from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, SERIES, SKY
+from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, SERIES, SKY, inline
 from mlbench.store.tables import AllReduceResult, RunSet, StorageResult
 
 _LARGE_BYTES = 1 << 20
@@ -80,7 +80,7 @@ def _draw_allreduce(series: dict[str, list[AllReduceResult]], width: int) -> Any
         scale=alt.Scale(domain=names, range=[SERIES[i % len(SERIES)] for i in range(len(names))]),
         legend=alt.Legend(columns=1 if narrow else 2),
     )
-    base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, y=y, color=colour)
+    base = alt.Chart(inline(rows)).encode(x=x, y=y, color=colour)
     wrong = base.transform_filter("datum.wrong == 'wrong values'").mark_point(
         shape="cross", size=120, color=ORANGE, strokeWidth=2
     )
@@ -142,30 +142,22 @@ def _draw_storage(found: Sequence[tuple[str, StorageResult]], width: int) -> Any
     caches = list(dict.fromkeys(row["cache"] for row in rows))
     colours = {"direct": BLUE, "cold": GREEN, "warm": GREY}
     narrow = width <= NARROW
-    base = alt.Chart(alt.InlineData(values=rows))
+    longest = max(len(where) for where, _ in found)
+    taken = min(110 if narrow else 240, 20 + 7 * longest)
     x = alt.X("rate:Q", title=f"read bandwidth, {unit}", axis=alt.Axis(tickCount=4 if narrow else 6))
     y = alt.Y("where:N", sort=list(dict.fromkeys(where for where, _ in found)), title=None)
-    y = y.axis(labelLimit=100 if narrow else 220)
+    y = y.axis(labelLimit=taken)
     offset = alt.YOffset("cache:N", sort=caches)
-    bars = base.mark_bar(height={"band": 0.85}).encode(
-        x=x,
-        y=y,
-        yOffset=offset,
-        color=alt.Color(
-            "cache:N",
-            scale=alt.Scale(domain=caches, range=[colours.get(cache, SKY) for cache in caches]),
-        ),
-        description="words:N",
-    )
-    texts = base.mark_text(align="left", dx=4, color=INK).encode(x=x, y=y, yOffset=offset, text="text:N")
+    colour = alt.Color("cache:N", scale=alt.Scale(domain=caches, range=[colours.get(cache, SKY) for cache in caches]))
     step = {"step": 26 if len(caches) == 1 else 20}
     panels = []
     for pattern in dict.fromkeys(row["pattern"] for row in rows):
-        chosen = f"datum.pattern == '{pattern}'"
+        base = alt.Chart(inline(row for row in rows if row["pattern"] == pattern))
+        bars = base.mark_bar(height={"band": 0.85})
+        bars = bars.encode(x=x, y=y, yOffset=offset, color=colour, description="words:N")
+        texts = base.mark_text(align="left", dx=4, color=INK).encode(x=x, y=y, yOffset=offset, text="text:N")
         panels.append(
-            alt.layer(bars.transform_filter(chosen), texts.transform_filter(chosen)).properties(
-                title=f"{pattern} reads", width=width - (130 if narrow else 250), height=step
-            )
+            alt.layer(bars, texts).properties(title=f"{pattern} reads", width=width - taken - 60, height=step)
         )
     return alt.vconcat(*panels, spacing=12).resolve_scale(x="shared", color="shared")
 
@@ -176,9 +168,9 @@ def consistency_figure(found: Consistency | None, reason: str, *, run: str) -> P
     if found is None:
         return Absent(key=key, title=title, reason=reason)
     values = [
-        ("needed: samples/s × mean image", found.expected_bytes_per_s, BLUE),
-        ("moved by disks and networks", found.measured_bytes_per_s, GREEN),
-        ("storage stage, pattern of training", found.ceiling_bytes_per_s, GREY),
+        ("needed", found.expected_bytes_per_s, BLUE),
+        ("moved", found.measured_bytes_per_s, GREEN),
+        ("possible", found.ceiling_bytes_per_s, GREY),
     ]
     known = [(name, value, colour) for name, value, colour in values if value]
     if len(known) < 2:
@@ -187,7 +179,8 @@ def consistency_figure(found: Consistency | None, reason: str, *, run: str) -> P
     return Figure(
         key=key,
         title=title,
-        caption=f"First epoch of {run}, when the data come from storage."
+        caption=f"First epoch of {run}, when the data come from storage. Needed: samples/s × mean image; moved: "
+        "read by disks and received by networks of all hosts; possible: the storage stage in the pattern of training."
         + (f" Not measured: {'; '.join(unknown)}." if unknown else ""),
         alt="Bar chart of bytes per second. " + "; ".join(f"{name}: {_rate_text(value)}" for name, value, _ in known),
         draw=lambda width: _draw_consistency(known, width),
@@ -199,10 +192,9 @@ def _draw_consistency(known: Sequence[tuple[str, float, str]], width: int) -> An
 
     factor, unit = rate_unit(max(value for _, value, _ in known))
     rows = [{"name": name, "rate": value / factor, "text": _rate_text(value)} for name, value, _ in known]
-    narrow = width <= NARROW
-    base = alt.Chart(alt.InlineData(values=rows))
+    base = alt.Chart(inline(rows))
     x = alt.X("rate:Q", title=unit, axis=alt.Axis(tickCount=4))
-    y = alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=110 if narrow else 260))
+    y = alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=110))
     colour = alt.Color(
         "name:N",
         scale=alt.Scale(domain=[name for name, _, _ in known], range=[colour for _, _, colour in known]),
@@ -210,4 +202,4 @@ def _draw_consistency(known: Sequence[tuple[str, float, str]], width: int) -> An
     )
     bars = base.mark_bar(height={"band": 0.7}).encode(x=x, y=y, color=colour, description="text:N")
     texts = base.mark_text(align="left", dx=4, color=INK).encode(x=x, y=y, text="text:N")
-    return alt.layer(bars, texts).properties(width=width - (190 if narrow else 340), height={"step": 34})
+    return alt.layer(bars, texts).properties(width=width - 150, height={"step": 34})

@@ -14,7 +14,7 @@ from typing import Any
 
 from mlbench.publish.charts.figure import NARROW, Absent, Figure, Plot
 from mlbench.publish.charts.labels import grouped
-from mlbench.publish.charts.theme import BLUE, GREEN, MUTED, ORANGE, SHADE
+from mlbench.publish.charts.theme import BLUE, GREEN, MUTED, ORANGE, SHADE, inline
 from mlbench.store.tables import Epoch, Run, TelemetrySeries
 
 NUM_BUCKETS = {False: 240, True: 120}
@@ -260,7 +260,7 @@ def _draw(panel: Panel, epochs: Sequence[Epoch], span: tuple[float, float], foun
     colour = alt.Color(
         "quantity:N",
         scale=alt.Scale(domain=labels, range=[BLUE, ORANGE, GREEN][: len(labels)]),
-        legend=alt.Legend() if len(labels) > 1 else None,
+        legend=alt.Legend(symbolOpacity=1, symbolType="stroke") if len(labels) > 1 else None,
     )
     layers = []
     shades = [
@@ -273,12 +273,12 @@ def _draw(panel: Panel, epochs: Sequence[Epoch], span: tuple[float, float], foun
         if row.start_s < span[1] and row.start_s + row.duration_s > span[0]
     ]
     if shades:
-        shading = alt.Chart(alt.InlineData(values=shades)).mark_rect(color=SHADE)
+        shading = alt.Chart(inline(shades)).mark_rect(color=SHADE)
         layers.append(shading.encode(x=alt.X("start:Q"), x2="stop:Q", description="words:N"))
     if span[0] < 0:
-        begin = alt.Chart(alt.InlineData(values=[{"time": 0}])).mark_rule(color=MUTED, strokeDash=[3, 3])
+        begin = alt.Chart(inline([{"time": 0}])).mark_rule(color=MUTED, strokeDash=[3, 3])
         layers.append(begin.encode(x=x))
-    base = alt.Chart(alt.InlineData(values=rows))
+    base = alt.Chart(inline(rows))
     if any(trace.num_lines > 1 for trace in found):
         layers.append(
             base.mark_area(opacity=0.22, interpolate="linear").encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)

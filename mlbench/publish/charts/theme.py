@@ -6,7 +6,7 @@ has no background, so that a page can put it on light or dark paper; `DARK` says
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 BLUE = "#0072b2"
@@ -48,7 +48,7 @@ def config() -> dict[str, Any]:
     return {
         "font": FONT,
         "background": None,
-        "padding": 4,
+        "padding": 6,
         "view": {"stroke": None},
         "axis": {
             "labelColor": MUTED,
@@ -82,6 +82,13 @@ def config() -> dict[str, Any]:
         "range": {"category": list(SERIES)},
         "line": {"strokeWidth": 2},
     }
+
+
+def inline(rows: Iterable[dict[str, Any]]) -> Any:
+    """Altair's data for rows. A tuple, since Altair copies every row of a list at each step of describing a chart."""
+    import altair as alt
+
+    return alt.InlineData(values=tuple(rows))
 
 
 def name_colour(names: Sequence[str], *, narrow: bool) -> Any:

@@ -16,7 +16,7 @@ from mlbench.publish.charts.labels import (
     size_label,
     worker_noun,
 )
-from mlbench.publish.charts.theme import BLUE, INK, ORANGE, SKY, name_colour
+from mlbench.publish.charts.theme import BLUE, INK, ORANGE, SKY, inline, name_colour
 from mlbench.publish.comparison import good_runs, sample, scaling_point
 from mlbench.store.tables import RunSet
 
@@ -161,11 +161,11 @@ def _draw_throughput(
     offset = alt.XOffset("kind:N", sort=[OVERALL, FIRST], scale=alt.Scale(paddingInner=0.06))
     scale = alt.Scale(domain=[0, highest * 1.12], nice=False)
     y = alt.Y("rate:Q", title="samples/s", scale=scale, axis=alt.Axis(format="~s" if narrow else ",.0f", tickCount=6))
-    base = alt.Chart(alt.InlineData(values=rows))
+    base = alt.Chart(inline(rows))
     layers = [base.mark_bar().encode(x=x, xOffset=offset, y=y, color=_kind_colour(), description="words:N")]
     if dots:
         layers.append(
-            alt.Chart(alt.InlineData(values=dots))
+            alt.Chart(inline(dots))
             .mark_circle(size=20, opacity=0.9, color=INK)
             .encode(x=x, xOffset=offset, y=y, description="words:N")
         )
@@ -180,13 +180,13 @@ def _draw_throughput(
 def _linear_layers(linear: Sequence[dict[str, Any]], efficiency: dict[str, float], x: Any, y: Any) -> list[Any]:
     import altair as alt
 
-    line = alt.Chart(alt.InlineData(values=list(linear)))
+    line = alt.Chart(inline(linear))
     marks = [
         {"label": item["label"], "rate": item["rate"], "text": f"{efficiency[item['label']]:.1%}"}
         for item in linear
         if efficiency.get(item["label"], 1.0) != 1.0  # the smallest size is what the others are held against
     ]
-    texts = alt.Chart(alt.InlineData(values=marks)).mark_text(dy=-13, fontSize=12, color=ORANGE, fontWeight="bold")
+    texts = alt.Chart(inline(marks)).mark_text(dy=-13, fontSize=12, color=ORANGE, fontWeight="bold")
     return [
         line.mark_line(color=ORANGE, strokeDash=[5, 4], point={"color": ORANGE, "size": 30}).encode(x=x, y=y),
         texts.encode(x=x, y=y, text="text:N"),
@@ -201,14 +201,14 @@ def _lying_bars(rows: Sequence[dict[str, Any]], dots: Sequence[dict[str, Any]], 
     ticks = alt.Axis(tickCount=4, format="~s" if width <= NARROW else ",.0f")
     x = alt.X("rate:Q", title="samples/s", scale=scale, axis=ticks)
     y = alt.Y("kind:N", sort=[OVERALL, FIRST], title=None)
-    base = alt.Chart(alt.InlineData(values=list(rows)))
+    base = alt.Chart(inline(rows))
     texts = base.mark_text(align="left", dx=8, color=INK)
     layers = [
         base.mark_bar(height={"band": 0.75}).encode(x=x, y=y, color=_kind_colour(legend=False), description="words:N"),
         texts.encode(x=alt.X("top:Q", scale=scale), y=y, text="text:N"),
     ]
     if dots:
-        points = alt.Chart(alt.InlineData(values=list(dots))).mark_circle(size=24, opacity=0.9, color=INK)
+        points = alt.Chart(inline(dots)).mark_circle(size=24, opacity=0.9, color=INK)
         layers.insert(1, points.encode(x=x, y=y, description="words:N"))
     return alt.layer(*layers).properties(width=width - 110, height={"step": 42})
 
@@ -267,7 +267,7 @@ def _draw_epochs(points: Sequence[dict[str, Any]], names: Sequence[str], width: 
     import altair as alt
 
     narrow = width <= NARROW
-    base = alt.Chart(alt.InlineData(values=list(points))).encode(
+    base = alt.Chart(inline(points)).encode(
         x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, tickCount=8, format="d", grid=False)),
         y=alt.Y(
             "rate:Q",

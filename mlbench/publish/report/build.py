@@ -9,7 +9,7 @@ from datetime import datetime
 from mlbench import __version__
 from mlbench.publish.charts import NARROW, WIDE, PlotFormat
 from mlbench.publish.charts.labels import grouped, minutes_or_seconds, set_labels
-from mlbench.publish.charts.render import inline_svg, interactive_html, svg_as, svg_text
+from mlbench.publish.charts.render import draw, inline_svg, interactive_html, svg_as, svg_text
 from mlbench.publish.report.blocks import Badge, Block, Report, Section, TableBlock, Tiles
 from mlbench.publish.report.collected import Collected, Material, Named
 from mlbench.publish.report.csv_files import csv_files
@@ -43,14 +43,14 @@ def build_report(
     plots: dict[str, list[str]] = {}
     for figure in report.figures:
         progress(f"drawing {figure.key}")
-        wide = svg_text(figure.draw(WIDE))
-        narrow = svg_text(figure.draw(NARROW))
+        wide = svg_text(draw(figure, WIDE))
+        narrow = svg_text(draw(figure, NARROW))
         drawn[figure.key] = Drawn(
             wide=inline_svg(wide, f"{figure.key}-w"), narrow=inline_svg(narrow, f"{figure.key}-n")
         )
         for form in formats:
             name = f"plots/{figure.key}.{form.value}"
-            files[name] = interactive_html(figure.draw(WIDE)) if form is PlotFormat.html else svg_as(wide, form)
+            files[name] = interactive_html(draw(figure, WIDE)) if form is PlotFormat.html else svg_as(wide, form)
             plots.setdefault(figure.key, []).append(name)
     files["report.html"] = html_page(report, drawn).encode()
     files["report.md"] = markdown_page(report, {key: _pictures_first(names) for key, names in plots.items()}).encode()

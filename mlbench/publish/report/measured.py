@@ -17,7 +17,7 @@ from mlbench.publish.charts import (
     throughput_figure,
 )
 from mlbench.publish.charts.labels import bytes_text, grouped, rate_unit
-from mlbench.publish.charts.runs import run_roles
+from mlbench.publish.charts.runs import DROPPED, KEPT, LOST, run_roles
 from mlbench.publish.charts.throughput import is_scaling
 from mlbench.publish.comparison import outliers_of, scaling_point
 from mlbench.publish.report.blocks import Block, Section, TableBlock, Text, Tone
@@ -114,7 +114,7 @@ def _runs(named: Named) -> list[Block]:
             None if run.seed is None else str(run.seed),
             "no, warm-up"
             if run.warmup
-            else roles.get(run.index)
+            else _IN_THE_MEAN.get(roles[run.index])
             if run.attempt == last.get(run.index)
             else "no, an earlier attempt",
         ]
@@ -139,6 +139,9 @@ def _runs(named: Named) -> list[Block]:
             )
         )
     return blocks
+
+
+_IN_THE_MEAN = {KEPT: "yes", DROPPED: "dropped", LOST: "no"}
 
 
 def _spread_note(run_set: RunSet) -> str | None:
