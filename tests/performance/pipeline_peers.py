@@ -2,16 +2,17 @@
 
 All read the same records with the same augmentation (random-resized crop, area 0.05 to 1, aspect 3/4 to 4/3, mirror,
 normalise, NCHW float32) on the same number of threads. The reader's first batches are not counted. The functions are
-for the benchmark suite, which runs them side by side and in turns; `main` prints one such comparison.
+for the benchmark suite, which runs them side by side and in turns, each in a process of its own.
 
-    python -m tests.performance.pipeline_peers REC [--rounds 5] [--peers native,mxnet,dali,dali_bare,decode]
+    python -m tests.performance.pipeline_peers REC --one native [--batches 20]
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import statistics
+import json
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -188,42 +189,23 @@ PEERS: dict[str, Callable[[Load], Rate]] = {
 }
 
 
-def compare(load: Load, names: list[str], rounds: int) -> dict[str, list[Rate]]:
-    """Rates of each peer in each round; the peers take turns."""
-    rates: dict[str, list[Rate]] = {name: [] for name in names}
-    for _ in range(rounds):
-        for name in names:
-            rates[name].append(PEERS[name](load))
-    return rates
-
-
-def ratios(rates: dict[str, list[Rate]], of: str) -> dict[str, float]:
-    """Median over rounds of the images per second of `of` to those of each peer."""
-    return {
-        name: statistics.median(
-            ours.images_per_s / theirs.images_per_s for ours, theirs in zip(rates[of], own, strict=True)
-        )
-        for name, own in rates.items()
-        if name != of
-    }
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Compare input pipelines side by side.")
+    """Read with one peer and print one JSON object: wall_s, cpu_s, amount (images)."""
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rec", type=Path)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--one", required=True, choices=sorted(PEERS))
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--peers", default="native,mxnet,dali,dali_bare,decode")
+    parser.add_argument("--batches", type=int, default=20)
+    parser.add_argument("--site", help="folder of more packages, behind our own: those of DALI")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    rates = compare(Load(options.rec, threads=options.threads), options.peers.split(","), options.rounds)
-    against = ratios(rates, "native")
-    for name, own in rates.items():
-        ratio = f"native / {name} {against[name]:.2f}" if name in against else ""
-        speeds = sorted(rate.images_per_s for rate in own)
-        cpu_us = statistics.median(rate.cpu_us for rate in own)
-        middle = statistics.median(speeds)
-        print(f"{name:14}{middle:8.0f} images/s ({speeds[0]:.0f} to {speeds[-1]:.0f}) {cpu_us:8.0f} us CPU  {ratio}")
+    if options.site:
+        sys.path.append(options.site)
+    load = Load(options.rec, threads=options.threads, num_batches=options.batches)
+    rate = PEERS[options.one](load)
+    amount = load.num_batches * load.batch
+    value = {"wall_s": amount / rate.images_per_s, "cpu_s": rate.cpu_us * amount / 1e6, "amount": amount}
+    print(json.dumps(value), flush=True)
 
 
 if __name__ == "__main__":
