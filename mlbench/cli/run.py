@@ -170,10 +170,12 @@ def _sweep(overrides: list[str], config_dir: Path | None, machine: Machine, as_j
 
     from mlbench.compose import compose, expand_sweep
     from mlbench.runner.interrupt import StopRequest
+    from mlbench.runner.ready import make_ready, plan_here
     from mlbench.runner.sweep import new_sweep_id, run_points, sweep_labels
 
     points = expand_sweep(overrides)
-    readies = [_ready(compose(point, config_dir), machine) for point in points]
+    plans = [plan_here(compose(point, config_dir), machine) for point in points]
+    readies = [make_ready(plan, machine) for plan in plans]
     sweep, stop = new_sweep_id(datetime.now(UTC)), StopRequest()
     done: list[SweepPoint] = run_points(
         [

@@ -20,6 +20,7 @@ from mlbench.collect.telemetry import Series, read_telemetry
 from mlbench.errors import InputError
 from mlbench.runner.context import StageContext
 from mlbench.runner.findings import drop_findings, put_finding
+from mlbench.runner.stages.fio_tests import mean_record_bytes
 
 RULES = ("TELEMETRY-INPUT", "TELEMETRY-THROTTLE", "TELEMETRY-SLOW-GPU", "CONSISTENCY")
 _MIN_SAMPLES = 3
@@ -81,7 +82,7 @@ def _within(series: Iterable[Series], start_ms: float, stop_ms: float) -> dict[s
 
 
 def _consistency(context: StageContext, log: RunLog, series: Iterable[Series]) -> Consistency | None:
-    mean_bytes = context.plan.data.mean_image_bytes
+    mean_bytes = mean_record_bytes(context.plan)
     first = min(log.epochs, key=lambda span: span.start_ms, default=None)
     if mean_bytes is None or first is None or not log.train_samples or first.stop_ms <= first.start_ms:
         return None

@@ -20,7 +20,7 @@ from mlbench.launch.supervisor import EndedBy, Outcome, run_launch
 from mlbench.plan.types import Host, Plan
 from mlbench.runner.context import StageContext
 from mlbench.runner.events import Said
-from mlbench.runner.stages.fio_tests import record_bytes
+from mlbench.runner.stages.fio_tests import mean_record_bytes, record_bytes
 from mlbench.runner.stages.folders import new_folder
 from mlbench.runner.tail import last_lines
 
@@ -64,7 +64,7 @@ def _tests(plan: Plan) -> list[dict[str, Any]]:
     return [
         {"name": "sequential", "pattern": "sequential", "block_bytes": settings.block_sequential_bytes},
         {"name": "random", "pattern": "random", "block_bytes": settings.block_random_bytes},
-        {"name": "training", "pattern": "training", "block_bytes": record_bytes(plan.data.mean_image_bytes)},
+        {"name": "training", "pattern": "training", "block_bytes": record_bytes(mean_record_bytes(plan))},
     ]
 
 
