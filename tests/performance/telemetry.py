@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mlbench.launch.command import BARE, ISLAND
-from tests.performance.command import 
 from tests.performance.context import Context
 from tests.performance.harness import Experiment, Goal, Metrics, PeerError, Quantity, Ratio, Sample
 
