@@ -79,7 +79,13 @@ def fio_tests(plan: Plan, target: Path, *, own_files: bool) -> list[FioTest]:
         # fio drops the files from the page cache before it starts, and its random map reads no block twice: a block
         # that is read again comes from memory. So this test ends with the time or with the file set.
         test("training-cold", "training", "cold", record, ("--rw=randread", "--invalidate=1", *psync)),
-        test("training-warm", "training", "warm", record, ("--rw=randread", "--invalidate=0", *psync, *again)),
+        test(
+            "training-warm",
+            "training",
+            "warm",
+            record,
+            ("--rw=randread", "--invalidate=0", "--pre_read=1", *psync, *again),
+        ),
     ]
 
 
