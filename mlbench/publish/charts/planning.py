@@ -88,7 +88,7 @@ def comparison_figure(found: Sequence[SideBySide]) -> Plot:
     """Ratio of every metric with its 95 % interval, each run set against the first."""
     key, title = "comparison", "Against the first run set"
     if not found:
-        return Absent(key=key, title=title, reason="one run set alone")
+        return Absent(key=key, title=title, reason="there is nothing of its kind to compare with")
     labels = set_labels([found[0].base, *(item.other for item in found)])[1:]
     pairs = [
         (label, comparison)

@@ -147,7 +147,7 @@ class _Line:
 
 def accuracy_figure(run_sets: Sequence[RunSet]) -> Plot:
     """Accuracy against time and against epoch, with the target."""
-    key, title = "accuracy", "Accuracy"
+    key, title = "accuracy", "Accuracy against time and epoch"
     several = len(run_sets) > 1
     lines = [
         _Line(name=label if several else f"run {run.index}", run=run)

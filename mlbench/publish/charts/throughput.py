@@ -267,8 +267,11 @@ def _draw_epochs(points: Sequence[dict[str, Any]], names: Sequence[str], width: 
     import altair as alt
 
     narrow = width <= NARROW
+    last = max(point["epoch"] for point in points)
+    step = -(-last // (8 if narrow else 20))
+    ticks = alt.Axis(values=list(range(1, last + 1, step)), format="d", grid=False)
     base = alt.Chart(inline(points)).encode(
-        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, tickCount=8, format="d", grid=False)),
+        x=alt.X("epoch:Q", title="epoch", scale=alt.Scale(nice=False, domain=[0.5, last + 0.5]), axis=ticks),
         y=alt.Y(
             "rate:Q",
             title="samples/s",

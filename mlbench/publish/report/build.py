@@ -119,7 +119,8 @@ def _tiles(run_set: RunSet) -> list[tuple[str, str, str]]:
     if run_set.score_s is not None and run_set.score_status == "valid":
         tiles.append((minutes_or_seconds(run_set.score_s), "score", "time to train, olympic mean"))
     elif run_set.mean_s is not None:
-        tiles.append((minutes_or_seconds(run_set.mean_s), "mean time to train", "raw, not a score"))
+        why = "invalid, not a score" if run_set.score_status == "invalid" else "raw, not a score"
+        tiles.append((minutes_or_seconds(run_set.mean_s), "mean time to train", why))
     tiles.append((good_of_asked(run_set).replace(" good of ", " of ").replace(" asked", ""), "good of asked", "runs"))
     rates = (("samples/s", run_set.samples_per_s), ("samples/s, first epoch", run_set.samples_per_s_first_epoch))
     tiles += [(grouped(rate), name, "mean of the good runs") for name, rate in rates if rate is not None]
@@ -133,7 +134,7 @@ def _side_by_side(named: Sequence[Named]) -> Block:
     for title, cell in _SIDE_BY_SIDE:
         rows.append([title, *[cell(item.run_set) for item in named]])
     return TableBlock(
-        title="Side by side",
+        title="Key numbers",
         columns=("", *[item.label for item in named]),
         rows=[row for row in rows if any(text is not None for text in row[1:])],
         numbers=[item.label for item in named],

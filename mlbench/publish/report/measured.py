@@ -29,7 +29,10 @@ from mlbench.store.tables import RunSet
 
 def measured_sections(named: Sequence[Named], shelf: Collected) -> Iterator[Section]:
     """In the order in which a reader asks. Plots that cannot be drawn are put on `shelf` with their reasons."""
-    run_sets = [item.run_set for item in named]
+    run_sets = plotted([item.run_set for item in named])
+    for item in named:
+        if item.run_set not in run_sets:
+            shelf.absent(f"{item.label} beside the others", "a rehearsal has no place in a plot of real run sets")
     yield Section(
         key="throughput",
         title="Throughput and scaling",
@@ -63,6 +66,12 @@ def measured_sections(named: Sequence[Named], shelf: Collected) -> Iterator[Sect
         title="Consistency",
         blocks=[block for item in named for block in _consistency(item, shelf)],
     )
+
+
+def plotted(run_sets: Sequence[RunSet]) -> list[RunSet]:
+    """Rehearsals are plotted only among themselves: their numbers are no measurements and would hide those that are."""
+    real = [run_set for run_set in run_sets if not run_set.rehearsal]
+    return real or list(run_sets)
 
 
 def _scaling(run_sets: Sequence[RunSet]) -> list[Block]:

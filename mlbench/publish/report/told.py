@@ -35,7 +35,8 @@ def told_sections(named: Sequence[Named], shelf: Collected, command: str) -> Ite
 def _comparison(named: Sequence[Named], shelf: Collected) -> Section:
     base = named[0]
     found = [side_by_side(base.run_set, item.run_set) for item in named[1:]]
-    blocks: list[Block] = list(shelf.plot(comparison_figure(found)))
+    alike = [item for item in found if item.other.rehearsal == base.run_set.rehearsal]
+    blocks: list[Block] = list(shelf.plot(comparison_figure(alike)))
     for item, pair in zip(named[1:], found, strict=True):
         blocks += _pair(base.label, item.label, pair)
     blocks.append(
@@ -50,6 +51,10 @@ def _comparison(named: Sequence[Named], shelf: Collected) -> Section:
 def _pair(base: str, other: str, pair: SideBySide) -> list[Block]:
     main = pair.main
     tone = {"better": Tone.good, "worse": Tone.bad}.get(main.outcome.value, Tone.plain)
+    if pair.base.rehearsal != pair.other.rehearsal:
+        return [
+            Text(text=f"{other} against {base}: not compared; one is a rehearsal, the other is real.", tone=Tone.warn)
+        ]
     p_value = "" if main.p_value is None else f" (p = {main.p_value:.3f})"
     said = main.in_words if main.outcome.value in ("better", "worse", "n/a") else f"{main.verdict}: {main.in_words}"
     blocks: list[Block] = [Text(text=f"{other} against {base}, {main.metric.label}: {said}{p_value}.", tone=tone)]
