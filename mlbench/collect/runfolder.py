@@ -1,20 +1,20 @@
 """Where each file of a run set lies. The only place that knows the names.
 
-    runs/<run_set>/
-      run_set.json            what was asked and where: RunSetFile, written before anything is launched
-      config.yaml             the resolved configuration, composable again
-      hosts.json              {host: {fact: text}} from preflight
-      allreduce.json          table of the all-reduce stage; allreduce/ holds raw output
-      storage.json            table of the storage stage; storage/ holds raw output
-      findings.json           findings of stages and checks, [{rule, severity, file, line, text}]
-      runs/<kind>_<index>/attempt_<n>/     kind is run or warmup; the folder is created "must not exist"
-        job.json              what the worker was told
-        result.txt            MLLOG records of rank 0, nothing else
-        attempt.json          AttemptFile: how it ended; written last, so its absence means "cut short"
-        launcher.log          output of the launcher
-        rank_<r>.log          output of each rank
-        cache.json            what the cache helper proved, per host
-        telemetry/<host>.jsonl
+runs/<run_set>/
+  run_set.json            what was asked and where: RunSetFile, written before anything is launched
+  config.yaml             the resolved configuration, composable again
+  hosts.json              {host: {fact: text}} from preflight
+  allreduce.json          table of the all-reduce stage; allreduce/ holds raw output
+  storage.json            table of the storage stage; storage/ holds raw output
+  findings.json           findings of stages and checks, [{rule, severity, file, line, text}]
+  runs/<kind>_<index>/attempt_<n>/     kind is run or warmup; the folder is created "must not exist"
+    job.json              what the worker was told
+    result.txt            MLLOG records of rank 0, nothing else
+    attempt.json          AttemptFile: how it ended; written last, so its absence means "cut short"
+    launcher.log          output of the launcher
+    rank_<r>.log          output of each rank
+    cache.json            what the cache helper proved, per host
+    telemetry/<host>.jsonl
 """
 
 from __future__ import annotations
