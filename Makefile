@@ -49,10 +49,11 @@ clean:
 $(BIN)/python:
 	@./.ci/bootstrap $(VENV)
 
-$(RUN_READY): $(BIN)/python requirements.lock pyproject.toml
+$(RUN_READY): $(BIN)/python requirements.lock pyproject.toml setup.py
 	@echo "installing the pinned packages into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --requirement requirements.lock
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -W ignore -m pip install --quiet --no-deps --no-build-isolation --editable . 2>$(VENV)/install.log \
+	  || { cat $(VENV)/install.log >&2; exit 2; }
 	@touch $@
 
 $(HOROVOD_READY): $(RUN_READY)
@@ -65,8 +66,8 @@ $(HOROVOD_READY): $(RUN_READY)
 	@rm -f $(VENV)/.ready-horovod-*
 	@touch $@
 
-$(NATIVE_READY): $(RUN_READY) $(wildcard $(NATIVE)/*.c) $(wildcard $(NATIVE)/build.py)
-	@if [ -f $(NATIVE)/build.py ]; then $(BIN)/python $(NATIVE)/build.py; fi
+$(NATIVE_READY): $(RUN_READY) $(wildcard $(NATIVE)/*.[ch]) $(NATIVE)/build.py
+	@$(BIN)/python $(NATIVE)/build.py
 	@touch $@
 
 $(TEST_READY): $(RUN_READY) requirements-dev.lock

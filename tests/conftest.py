@@ -61,11 +61,9 @@ def _no_slurm() -> str | None:
 
 
 def _no_python38() -> str | None:
-    from glob import glob
-
     if os.environ.get("MLBENCH_PYTHON38") or shutil.which("python3.8"):
         return None
-    if glob(str(Path.home() / ".pyenv/versions/3.8*/bin/python3.8")):
+    if any(Path.home().glob(".pyenv/versions/3.8*/bin/python3.8")):
         return None
     return "a Python 3.8 (MLBENCH_PYTHON38)"
 
