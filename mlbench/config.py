@@ -62,6 +62,40 @@ class LauncherName(Enum):
     rehearsal = "rehearsal"
 
 
+class Transport(Enum):
+    """Horovod's controller. auto: Gloo on one host with `launcher=local`, Open MPI with the other launchers."""
+
+    auto = "auto"
+    gloo = "gloo"
+    mpi = "mpi"
+
+
+class Binding(Enum):
+    """What a rank is bound to, `--bind-to` of mpirun."""
+
+    none = "none"
+    core = "core"
+    socket = "socket"
+    numa = "numa"
+
+
+class RehearsalFault(Enum):
+    """Accidents that the rehearsal launcher can play; `mlbench/worker/rehearsal.py` says what each does."""
+
+    none = "none"
+    crash = "crash"
+    no_run_stop = "no_run_stop"
+    hang = "hang"
+    slow_init = "slow_init"
+    stubborn_child = "stubborn_child"
+    stubborn_hang = "stubborn_hang"
+    many_writers = "many_writers"
+    aborted = "aborted"
+    low_accuracy = "low_accuracy"
+    disk_full = "disk_full"
+    torn_line = "torn_line"
+
+
 class ContainerName(Enum):
     none = "none"
     docker = "docker"
@@ -142,8 +176,8 @@ class ComputeProfile:
     """Bus bandwidth that the links inside a node allow, GB/s (1e9)."""
     storage_link_gb_per_s: float | None = None
     """Line rate of one node's storage ports, GB/s (1e9)."""
-    binding: str | None = None
-    """How ranks are bound: `none`, `socket`, `numa`."""
+    binding: Binding = Binding.none
+    """What a rank is bound to, when mpirun starts it."""
     network_interface: str | None = None
     """Interface for the launcher's and NCCL's sockets."""
     environment: dict[str, str] = field(default_factory=dict)
@@ -353,8 +387,8 @@ class LauncherConfig:
     """Command that starts a process on another host; null: ssh."""
     python: str | None
     """Python of the worker on every host; null: the one that runs mlbench."""
-    transport: str
-    """Horovod's controller: `gloo`, `mpi` or `auto`."""
+    transport: Transport
+    """Horovod's controller; auto: Gloo with `launcher=local`, Open MPI with the others."""
     partition: str | None
     """Of Slurm, as the three that follow."""
     account: str | None
@@ -362,17 +396,18 @@ class LauncherConfig:
     exclusive: bool
     extra_args: list[str]
     """Handed to the launcher's program as they are."""
-    rehearsal: RehearsalConfig = field(default_factory=lambda: RehearsalConfig())
+    rehearsal: RehearsalConfig
 
 
 @dataclass(kw_only=True, slots=True)
 class RehearsalConfig:
-    """Faults and speed of the rehearsal launcher; `fault` is `none` or one of launch/rehearsal.py's list."""
+    """Faults and speed of the rehearsal launcher."""
 
-    fault: str = "none"
-    fault_in_run: int = -1
-    seconds_per_run: float = 0.2
-    epochs: int = 35
+    fault: RehearsalFault
+    fault_in_run: int | None
+    """Index of the run whose first attempt meets the fault; null: every run."""
+    seconds_per_run: float
+    epochs: int
 
 
 @dataclass(kw_only=True, slots=True)

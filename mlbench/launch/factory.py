@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mlbench.config import Config, ContainerName, Device, LauncherName
-from mlbench.errors import ConfigError, near_miss
+from mlbench.config import Binding, Config, ContainerName, Device, LauncherName, Transport
+from mlbench.errors import ConfigError
 from mlbench.launch import environment
 from mlbench.launch.base import Launch, Launcher
 from mlbench.launch.command import PACKAGE_ROOT, container_worker_command, worker_command
@@ -29,7 +29,7 @@ from mlbench.launch.containers import (
     worker_mounts,
 )
 from mlbench.launch.local import LOCALHOST, LocalLauncher
-from mlbench.launch.mpirun import Binding, MpirunLauncher, remote_agent, running_inside_slurm
+from mlbench.launch.mpirun import MpirunLauncher, remote_agent, running_inside_slurm
 from mlbench.launch.rehearsal import RehearsalLauncher
 from mlbench.launch.slurm import SlurmLauncher
 from mlbench.plan.types import Host, Plan
@@ -55,7 +55,7 @@ def make_launcher(plan: Plan, own: Mapping[str, str] | None = None) -> Launcher:
     match config.launcher.name:
         case LauncherName.rehearsal:
             return RehearsalLauncher()
-        case LauncherName.local if transport != "mpi":
+        case LauncherName.local if transport is not Transport.mpi:
             return LocalLauncher(
                 horovodrun=_beside(worker_python(config), "horovodrun"),
                 own=environment.inherited(own, credentials=reads_s3(plan)),
@@ -71,8 +71,8 @@ def make_launcher(plan: Plan, own: Mapping[str, str] | None = None) -> Launcher:
             return _slurm(plan, own)
 
 
-def _refuse_gloo(transport: str, name: str) -> None:
-    if transport == "gloo":
+def _refuse_gloo(transport: Transport, name: str) -> None:
+    if transport is Transport.gloo:
         raise ConfigError(
             f"launcher.transport=gloo: launcher={name} starts ranks through Open MPI and uses its transport; "
             f"leave it at auto, or use launcher=local"
@@ -87,7 +87,7 @@ def _mpirun(plan: Plan, own: Mapping[str, str], *, inside_slurm: bool) -> Mpirun
         own=environment.inherited(own, scheduler=inside_slurm, credentials=reads_s3(plan)),
         python=worker_python(config),
         agent=remote_agent(config.launcher.rsh_agent, config.launcher.ssh_timeout_s),
-        binding=_binding(compute.binding if compute is not None else None),
+        binding=compute.binding if compute is not None else Binding.none,
         network_interface=compute.network_interface if compute is not None else None,
         yield_when_idle=plan.device is Device.cpu,
         extra_args=tuple(config.launcher.extra_args),
@@ -112,16 +112,6 @@ def _slurm(plan: Plan, own: Mapping[str, str]) -> Launcher:
         gres=settings.gres,
         exclusive=settings.exclusive,
     )
-
-
-def _binding(name: str | None) -> Binding:
-    try:
-        return Binding(name) if name is not None else Binding.none
-    except ValueError:
-        known = [binding.value for binding in Binding]
-        raise ConfigError(
-            f"hardware.compute.binding: found {name!r}, expected one of {', '.join(known)}{near_miss(str(name), known)}"
-        ) from None
 
 
 def _beside(python: str, program: str) -> str:

@@ -6,21 +6,12 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
+from mlbench.config import Binding
 from mlbench.launch import environment
 from mlbench.launch.base import Launch
 from mlbench.launch.command import sweep_command
 from mlbench.plan.types import Host
-
-
-class Binding(Enum):
-    """What a rank is bound to, `--bind-to` of mpirun. The profile's `binding`."""
-
-    none = "none"
-    core = "core"
-    socket = "socket"
-    numa = "numa"
 
 
 def remote_agent(rsh_agent: str | None, timeout_s: float) -> tuple[str, ...]:

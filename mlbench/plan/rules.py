@@ -23,7 +23,11 @@ def check_settings(config: Config) -> None:
     for key in ("max_minutes", "no_record_s", "term_grace_s"):
         _above_zero(f"limits.{key}", getattr(config.limits, key))
     _one_of("submission.ruleset", config.submission.ruleset, RULESETS)
-    _one_of("launcher.transport", config.launcher.transport, ("auto", "gloo", "mpi"))
+    rehearsal = config.launcher.rehearsal
+    if rehearsal.fault_in_run is not None:
+        _at_least("launcher.rehearsal.fault_in_run", rehearsal.fault_in_run, 0)
+    _above_zero("launcher.rehearsal.seconds_per_run", rehearsal.seconds_per_run)
+    _at_least("launcher.rehearsal.epochs", rehearsal.epochs, 1)
     _check_benchmark(config.benchmark)
     _check_training(config.training)
     if config.submission.division is Division.closed and config.benchmark.kind is BenchmarkKind.train:

@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlbench.config import Device
+from mlbench.config import Device, Transport
 from mlbench.preflight.check import Check, failed, passed
 
 PROBE_LIMIT_S = 120.0
@@ -101,7 +101,7 @@ def read_frameworks(output: str, status: int | None, last_error: str, python: st
     return seen or [Frameworks(probe_error=f"importing mxnet and horovod, {python} {how}: {last_error}")]
 
 
-def judge_frameworks(seen: Frameworks, device: Device, transport: str = "auto") -> list[Check]:
+def judge_frameworks(seen: Frameworks, device: Device, transport: Transport = Transport.auto) -> list[Check]:
     """The checks on what was seen: Python, MXNet with its NumPy, Horovod with its MXNet part and its transports."""
     if seen.probe_error is not None:
         remedy = "build Horovod against the MXNet that is installed, or name a Python with launcher.python"
@@ -139,7 +139,7 @@ def _mxnet(seen: Frameworks) -> Check:
     return failed("mxnet", f"MXNet cannot be imported ({error})", "install mxnet==1.9.1 again for this Python")
 
 
-def _horovod(seen: Frameworks, device: Device, transport: str) -> Check:
+def _horovod(seen: Frameworks, device: Device, transport: Transport) -> Check:
     name = "horovod"
     if seen.horovod is None:
         return failed(
@@ -159,9 +159,10 @@ def _horovod(seen: Frameworks, device: Device, transport: str) -> Check:
     found = f"Horovod {seen.horovod} was built with {', '.join(have) or 'no transport'}"
     if device is Device.gpu and "nccl" not in have:
         return failed(name, f"{found}, but a GPU profile needs NCCL", "build it with HOROVOD_GPU_OPERATIONS=NCCL")
-    if transport in ("mpi", "gloo") and transport not in have:
+    asked = transport.value
+    if transport is not Transport.auto and asked not in have:
         return failed(
-            name, f"{found}, but launcher.transport is {transport}", f"build it with HOROVOD_WITH_{transport.upper()}=1"
+            name, f"{found}, but launcher.transport is {asked}", f"build it with HOROVOD_WITH_{asked.upper()}=1"
         )
     if not {"mpi", "gloo"} & set(have):
         return failed(name, found, "build it with HOROVOD_WITH_GLOO=1 or HOROVOD_WITH_MPI=1")

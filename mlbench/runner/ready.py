@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from mlbench.config import Config, LauncherName, Stage
 from mlbench.launch.factory import make_container, make_launcher
 from mlbench.launch.reach import prove_plan
-from mlbench.launch.rehearsal import fault_named
 from mlbench.plan.machine import Machine
 from mlbench.plan.make import make_plan
 from mlbench.plan.types import Plan
@@ -37,7 +36,6 @@ class Ready:
 def plan_here(config: Config, machine: Machine) -> Plan:
     """Plan, and refuse settings of the launcher that contradict. Raises ConfigError."""
     plan = make_plan(config, machine)
-    fault_named(config.launcher.rehearsal.fault)
     make_launcher(plan)
     make_container(plan)
     return plan

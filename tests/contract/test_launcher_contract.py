@@ -179,15 +179,6 @@ def test_factory_gloo_over_hosts_is_refused() -> None:
         make_launcher(planned("launcher=slurm", "launcher.transport=gloo"))
 
 
-def test_factory_unknown_binding_is_refused_with_the_near_miss() -> None:
-    plan = planned("+hardware=dss8440", "launcher=slurm")
-    config = copy.deepcopy(plan.config)
-    assert config.hardware.compute is not None
-    config.hardware.compute.binding = "sockets"
-    with pytest.raises(ConfigError, match=r"hardware\.compute\.binding: found 'sockets'.*did you mean 'socket'\?"):
-        make_launcher(replace(plan, config=config))
-
-
 def test_factory_container_without_an_image_is_refused() -> None:
     with pytest.raises(ConfigError, match="container=docker: no image is named"):
         make_container(planned("container=docker"))

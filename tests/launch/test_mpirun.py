@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mlbench.config import Binding
 from mlbench.launch.base import Launch
 from mlbench.launch.command import ISLAND
-from mlbench.launch.mpirun import Binding, MpirunLauncher, is_this_host, remote_agent
+from mlbench.launch.mpirun import MpirunLauncher, is_this_host, remote_agent
 from mlbench.plan.types import Host
 
 OWN = {"PATH": "/usr/bin:/bin", "HOME": "/home/me", "LD_LIBRARY_PATH": "/opt/lib"}

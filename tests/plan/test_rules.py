@@ -22,6 +22,13 @@ REFUSED = [
     (["submission.ruleset=v4.0.0"], "did you mean '4.0.0'"),
     (["submission.ruleset=9.9.9"], "expected one of 0.7.0, 1.0.0, 1.1.0, 2.0.0, 2.1.0, 3.0.0, 3.1.0, 4.0.0"),
     (["launcher.transport=mip"], "did you mean 'mpi'"),
+    (["launcher.rehearsal.fault=crahs"], "expected none or crash or .*; did you mean 'crash'"),
+    (
+        ["launcher.rehearsal.fault_in_run=-1"],
+        "fault_in_run=-1: expected a whole number of at least 0",
+    ),
+    (["launcher.rehearsal.epochs=0"], "launcher.rehearsal.epochs=0"),
+    (["+hardware=dgxa100", "hardware.compute.binding=sockets"], "binding: found 'sockets'.*did you mean 'socket'"),
     (["training.target_accuracy=1"], "below 1"),
     (["training.max_epochs=0"], "training.max_epochs=0"),
     (["training.base_learning_rate=0"], "training.base_learning_rate=0"),

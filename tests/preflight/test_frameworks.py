@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbench.config import Device
+from mlbench.config import Device, Transport
 from mlbench.preflight.check import Check, Outcome
 from mlbench.preflight.frameworks import Frameworks, judge_frameworks, probe_frameworks
 
@@ -116,13 +116,13 @@ def test_probe_no_horovod_is_refused(python: Path) -> None:
     ("built", "device", "transport", "sentence"),
     [
         ({"mpi": True, "gloo": True, "nccl": False}, Device.gpu, "auto", "a GPU profile needs NCCL"),
-        ({"mpi": False, "gloo": False, "nccl": False}, Device.cpu, "auto", "no transport"),
-        ({"mpi": False, "gloo": True, "nccl": False}, Device.cpu, "mpi", "launcher.transport is mpi"),
-        ({"mpi": True, "gloo": False, "nccl": True}, Device.gpu, "gloo", "launcher.transport is gloo"),
+        ({"mpi": False, "gloo": False, "nccl": False}, Device.cpu, Transport.auto, "no transport"),
+        ({"mpi": False, "gloo": True, "nccl": False}, Device.cpu, Transport.mpi, "launcher.transport is mpi"),
+        ({"mpi": True, "gloo": False, "nccl": True}, Device.gpu, Transport.gloo, "launcher.transport is gloo"),
     ],
 )
 def test_judge_horovod_without_the_transport_is_refused(
-    built: dict[str, bool], device: Device, transport: str, sentence: str
+    built: dict[str, bool], device: Device, transport: Transport, sentence: str
 ) -> None:
     seen = Frameworks(python="3.11.2", numpy="1.23.5", mxnet="1.9.1", horovod="0.28.1", built=built)
 

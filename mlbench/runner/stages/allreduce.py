@@ -16,7 +16,7 @@ from mlbench.check.finding import Severity
 from mlbench.collect.allreduce import AllReduceTable, dump_tables, load_worker_result
 from mlbench.collect.nccl import parse_nccl_tests
 from mlbench.collect.runfiles import write_json
-from mlbench.config import AllReduceBackend, Device, LauncherName
+from mlbench.config import AllReduceBackend, Device, LauncherName, Transport
 from mlbench.errors import InputError, RunFailedError
 from mlbench.launch.base import Launch
 from mlbench.launch.factory import Attempt, make_container, make_launch, make_launcher
@@ -120,7 +120,7 @@ def _plan_for(plan: Plan, backend: AllReduceBackend) -> Plan:
     }
     config = plan.config
     if backend is not AllReduceBackend.horovod and config.launcher.name is LauncherName.local:
-        config = dataclasses.replace(config, launcher=dataclasses.replace(config.launcher, transport="mpi"))
+        config = dataclasses.replace(config, launcher=dataclasses.replace(config.launcher, transport=Transport.mpi))
     return dataclasses.replace(plan, environment=environment, config=config)
 
 
