@@ -3,7 +3,6 @@ and printed; and what others put into a database stays text."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,9 +24,10 @@ PLOTS = """
   const shown = [...figure.querySelectorAll(".plot")].filter((plot) => getComputedStyle(plot).display !== "none");
   const svg = shown.length === 1 ? shown[0].querySelector("svg") : null;
   const box = svg === null ? null : svg.getBoundingClientRect();
+  const lines = svg === null ? [] : [...svg.querySelectorAll(".mark-line path")].map((path) => path.getTotalLength());
   const marks = svg === null ? 0 : svg.querySelectorAll(".role-mark path, .role-mark line").length;
   return {
-    id: figure.id, shown: shown.length, width: box && box.width, height: box && box.height, marks: marks,
+    id: figure.id, shown: shown.length, width: box && box.width, height: box && box.height, marks: marks, lines: lines,
     label: shown.length === 1 ? shown[0].getAttribute("aria-label") : null,
   };
 })
@@ -110,6 +110,8 @@ def test_page_draws_every_plot_without_error_or_request(
         assert plot["height"] > 40, plot
         assert plot["marks"] > 0, plot
         assert len(plot["label"]) > 30, plot
+        # A line that is all gaps has a path, but no length.
+        assert all(length > 0.2 * plot["width"] for length in plot["lines"]), plot
     # Nothing reaches beyond the page; wide tables scroll inside their own box.
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -159,10 +161,8 @@ def test_pointing_at_a_mark_tells_its_value(browser: Chromium, page_path: Path) 
           return hint.hidden ? null : hint.textContent;
         })()"""
     )
-    assert (
-        said.startswith("overall: " if ": " in said and said.startswith("overall") else "NVIDIA") or "samples/s" in said
-    )
-    assert "mean of 5" in said
+    assert "overall: 78,4" in said  # white paper, figure 5: 78,454 over 32 GPUs
+    assert said.endswith("samples/s, mean of 5")
 
 
 def test_several_run_sets_are_drawn_side_by_side(browser: Chromium, tmp_path: Path) -> None:
@@ -182,16 +182,16 @@ def test_several_run_sets_are_drawn_side_by_side(browser: Chromium, tmp_path: Pa
     )
 
 
-def test_printed_page_holds_the_folded_tables(browser: Chromium, page_path: Path, tmp_path: Path) -> None:
+def test_printed_page_opens_the_folded_tables_and_closes_them_again(
+    browser: Chromium, page_path: Path, tmp_path: Path
+) -> None:
     page = browser.open(page_path, width=DESKTOP[0], height=DESKTOP[1], dark=True)
+    closed = "document.querySelectorAll('details:not([open])').length"
+    assert page.evaluate(closed) > 0
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(closed) == 0
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(closed) > 0
     page.pdf(tmp_path / "report.pdf")
-    text = subprocess.run(
-        ["pdftotext", "-layout", str(tmp_path / "report.pdf"), "-"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout
-    assert "out of place" in text
-    assert "mlbench reproduce" in text
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
     assert page.console == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mlbench.store.tables import RunSet
@@ -49,11 +50,13 @@ def _by_size(run_set: RunSet) -> str:
 
 def grouped(value: float, digits: int = 4) -> str:
     """A number with `digits` significant figures and thousands grouped: `78,454`, `10.77`."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 10 ** (digits - 1):
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if abs(value) < 1e-3:
+        return f"{value:.{digits}g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def minutes_or_seconds(seconds: float) -> str:

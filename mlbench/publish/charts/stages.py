@@ -159,7 +159,7 @@ def _draw_storage(found: Sequence[tuple[str, StorageResult]], width: int) -> Any
         panels.append(
             alt.layer(bars, texts).properties(title=f"{pattern} reads", width=width - taken - 60, height=step)
         )
-    return alt.vconcat(*panels, spacing=12).resolve_scale(x="shared", color="shared")
+    return alt.vconcat(*panels, spacing=12).resolve_scale(x="shared", color="shared", yOffset="independent")
 
 
 def consistency_figure(found: Consistency | None, reason: str, *, run: str) -> Plot:

@@ -120,12 +120,17 @@ class Trace:
         return sum(known) / len(known) if known else None
 
 
-def traces(panel: Panel, series: Iterable[TelemetrySeries], span: tuple[float, float], num_buckets: int) -> list[Trace]:
-    """The lines of a panel over `span` (seconds since run_start); a quantity that nobody measured is left out."""
+def traces(panel: Panel, series: Iterable[TelemetrySeries], span: tuple[float, float], max_buckets: int) -> list[Trace]:
+    """The lines of a panel over `span` (seconds since run_start); a quantity that nobody measured is left out.
+
+    A line has at most `max_buckets` points, and on a short run so few that each holds a sample or two: a bucket
+    without one would be a gap that nobody measured."""
     found = []
-    rows = list(series)
-    for quantity in panel.quantities:
-        pattern = re.compile(quantity.pattern)
+    patterns = [re.compile(quantity.pattern) for quantity in panel.quantities]
+    rows = [row for row in series if any(pattern.fullmatch(row.metric) for pattern in patterns)]
+    fewest = min((_num_inside(row, span) for row in rows), default=0)
+    num_buckets = max(1, min(max_buckets, int(fewest / _SAMPLES_PER_BUCKET)))
+    for quantity, pattern in zip(panel.quantities, patterns, strict=True):
         groups: dict[str, list[list[float | None]]] = {}
         for row in rows:
             if not pattern.fullmatch(row.metric):
@@ -137,6 +142,13 @@ def traces(panel: Panel, series: Iterable[TelemetrySeries], span: tuple[float, f
         if lines and any(value is not None for line in lines for value in line):
             found.append(_trace(quantity.label, lines, span, panel.scale))
     return found
+
+
+_SAMPLES_PER_BUCKET = 1.5
+
+
+def _num_inside(row: TelemetrySeries, span: tuple[float, float]) -> int:
+    return bisect_left(row.times_s, span[1]) - bisect_left(row.times_s, span[0])
 
 
 def _bucketed(row: TelemetrySeries, span: tuple[float, float], num_buckets: int) -> list[float | None]:
@@ -255,7 +267,7 @@ def _draw(panel: Panel, epochs: Sequence[Epoch], span: tuple[float, float], foun
         axis=alt.Axis(grid=False, tickCount=5 if width <= NARROW else 10),
     )
     scale = _value_scale(panel, found)
-    y = alt.Y("mean:Q", title=panel.unit, scale=scale, axis=alt.Axis(tickCount=4))
+    y = alt.Y("mean:Q", title=panel.unit, scale=scale, axis=alt.Axis(tickCount=4, minExtent=40))
     labels = [trace.label for trace in found]
     colour = alt.Color(
         "quantity:N",

@@ -73,7 +73,7 @@ def config() -> dict[str, Any]:
             "offset": 6,
             "labelLimit": 320,
             "symbolStrokeWidth": 2,
-            "columnPadding": 24,
+            "columnPadding": 36,
         },
         "title": {"color": INK, "fontSize": 13, "fontWeight": "normal", "anchor": "start", "subtitleColor": MUTED},
         "header": {"labelColor": INK, "titleColor": INK},

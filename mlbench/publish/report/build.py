@@ -7,16 +7,27 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mlbench import __version__
+from mlbench.analyse.compare import BUSBW, STORAGE_TRAINING
 from mlbench.publish.charts import NARROW, WIDE, PlotFormat
 from mlbench.publish.charts.labels import grouped, minutes_or_seconds, set_labels
 from mlbench.publish.charts.render import draw, inline_svg, interactive_html, svg_as, svg_text
+from mlbench.publish.comparison import sample
 from mlbench.publish.report.blocks import Badge, Block, Report, Section, TableBlock, Tiles
 from mlbench.publish.report.collected import Collected, Material, Named
 from mlbench.publish.report.csv_files import csv_files
 from mlbench.publish.report.measured import measured_sections
 from mlbench.publish.report.page import Drawn, html_page, markdown_page
 from mlbench.publish.report.told import told_sections
-from mlbench.publish.report.words import badges, good_of_asked, moment, number, subtitle, verdict_of
+from mlbench.publish.report.words import (
+    asked,
+    badges,
+    good_of_asked,
+    is_measurement,
+    moment,
+    number,
+    subtitle,
+    verdict_of,
+)
 from mlbench.store.tables import RunSet
 
 
@@ -121,12 +132,21 @@ def _tiles(run_set: RunSet) -> list[tuple[str, str, str]]:
     elif run_set.mean_s is not None:
         why = "invalid, not a score" if run_set.score_status == "invalid" else "raw, not a score"
         tiles.append((minutes_or_seconds(run_set.mean_s), "mean time to train", why))
-    tiles.append((good_of_asked(run_set).replace(" good of ", " of ").replace(" asked", ""), "good of asked", "runs"))
+    if not is_measurement(run_set):
+        tiles.append((f"{run_set.num_converged} of {asked(run_set)}", "good of asked", "runs"))
     rates = (("samples/s", run_set.samples_per_s), ("samples/s, first epoch", run_set.samples_per_s_first_epoch))
     tiles += [(grouped(rate), name, "mean of the good runs") for name, rate in rates if rate is not None]
+    for metric, name in _STAGE_TILES:
+        value = sample(run_set, metric).mean
+        if value is not None:
+            scale = 1.0 if metric.unit == "GB/s" else 1e9
+            tiles.append((f"{grouped(value / scale)} GB/s", name, "measured before the runs"))
     if run_set.cv is not None:
         tiles.append((f"{run_set.cv * 100:.2f} %", "run-to-run spread", "coefficient of variation"))
     return tiles
+
+
+_STAGE_TILES = ((BUSBW, "all-reduce busbw, peak"), (STORAGE_TRAINING, "storage, training pattern"))
 
 
 def _side_by_side(named: Sequence[Named]) -> Block:

@@ -104,6 +104,8 @@ def _scaling(run_sets: Sequence[RunSet]) -> list[Block]:
 
 def _runs(named: Named) -> list[Block]:
     run_set = named.run_set
+    if not run_set.runs:
+        return []
     roles = run_roles(run_set)
     last = {run.index: run.attempt for run in run_set.runs if not run.warmup}
     columns = (

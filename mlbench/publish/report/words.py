@@ -36,9 +36,16 @@ def good_of_asked(run_set: RunSet) -> str:
     return f"{run_set.num_converged} good of {asked(run_set)} asked"
 
 
+def is_measurement(run_set: RunSet) -> bool:
+    """A run set of the fabric or the storage alone: it has no runs to be good or bad."""
+    return not run_set.runs and bool(run_set.allreduce or run_set.storage) and not run_set.rehearsal
+
+
 def badges(run_set: RunSet) -> list[Badge]:
     """What must be told at a glance: rehearsal or real, score or raw, warm or cold, own or imported."""
     found = []
+    if is_measurement(run_set):
+        return [Badge("measured here"), Badge("a measurement, no training")]
     if run_set.rehearsal:
         found.append(Badge("REHEARSAL", Tone.bad))
     elif run_set.origin == "import":
@@ -61,6 +68,10 @@ def badges(run_set: RunSet) -> list[Badge]:
 def verdict_of(run_set: RunSet, label: str | None) -> Verdict:
     """Score with its formula, or why there is none."""
     name = f"{label}: " if label else ""
+    if is_measurement(run_set):
+        what = [text for text, rows in (("all-reduce", run_set.allreduce), ("storage", run_set.storage)) if rows]
+        told = [f"Nothing was trained: {run_set.score_reason}." if run_set.score_reason else "Nothing was trained."]
+        return Verdict(headline=f"{name}{' and '.join(what)} measured", tone=Tone.plain, details=told)
     others = "" if run_set.num_runs == asked(run_set) else f"; {run_set.num_runs} were run"
     details = [f"{good_of_asked(run_set)}{others}."]
     if run_set.score_status == "valid" and run_set.score_s is not None:
