@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.pipeline_jobs import pipeline_job, write_images
+from tests.support.s3_servers import NUM_SERVERS, Servers, set_credentials
 
 pytestmark = [
     pytest.mark.s3,
@@ -22,68 +17,14 @@ pytestmark = [
     # MXNet imports SciPy by names that SciPy will drop; boto3 and moto have their own deprecations.
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-NUM_SERVERS = 5
 NUM_IMAGES = 240
-START_S = 60.0
-
-
-class Servers:
-    """Five S3 servers that hold the same bucket."""
-
-    def __init__(self, files: list[tuple[str, str]]) -> None:
-        self.urls: list[str] = []
-        self.processes: list[subprocess.Popen[bytes]] = []
-        for _ in range(NUM_SERVERS):
-            port = _free_port()
-            argv = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-            self.processes.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            self.urls.append(f"http://127.0.0.1:{port}")
-        for url in self.urls:
-            _upload(url, files)
-
-    def kill(self, number: int) -> None:
-        self.processes[number].send_signal(signal.SIGKILL)
-        self.processes[number].wait(10)
-
-    def close(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait(10)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _upload(url: str, files: list[tuple[str, str]]) -> None:
-    import boto3
-
-    client = boto3.client("s3", endpoint_url=url)
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            client.create_bucket(Bucket="imagenet")
-            break
-        except Exception:  # not listening yet
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
-    for path, key in files:
-        client.upload_file(path, "imagenet", key)
 
 
 @pytest.fixture
 def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
     pytest.importorskip("moto.server", reason="needs moto[server]")
     pytest.importorskip("mxnet", reason="needs MXNet", exc_type=ImportError)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key-id-of-the-test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-of-the-test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
+    set_credentials(monkeypatch)
     rec, idx = write_images(tmp_path, "train", _jpegs())
     running = Servers([(rec, "train/train.rec"), (idx, "train/train.idx")])
     yield running
