@@ -45,7 +45,7 @@ def telemetry_command(log_dir: str, mark: str) -> List[str]:
     """The sampler of this host. Without -S: pynvml lies in site-packages."""
     start = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start.py")
     folder = os.path.join(log_dir, "telemetry")
-    return [sys.executable, "-I", start, "telemetry", "--folder", folder, "--mark", mark]
+    return [sys.executable, "-I", start, "telemetry", "--folder", folder, "--mark", mark, "--parent", str(os.getpid())]
 
 
 class Parent:

@@ -1,6 +1,6 @@
 """What a host does while it trains, once a second; standard library only (pynvml where it can be imported).
 
-    python -I start.py telemetry --folder DIR --mark MARK [--interval S]
+    python -I start.py telemetry --folder DIR --mark MARK [--interval S] [--parent PID]
 
 Writes DIR/<hostname>.jsonl: a first line {"schema_version", "host", "interval_s", ...}, then one line a second,
 {"t": milliseconds since 1970, "m": {metric: value}}. Rates are over the second before. What cannot be read is left out,
@@ -298,11 +298,10 @@ def _rounded(metrics: Mapping[str, float]) -> Dict[str, float]:
     return {name: (round(value, 4) if abs(value) < 1000 else round(value)) for name, value in metrics.items()}
 
 
-def record(folder: str, mark: str, interval_s: float) -> None:
-    """Sample until TERM, or until the parent is gone."""
+def record(folder: str, mark: str, interval_s: float, parent: int) -> None:
+    """Sample until TERM, or until the process `parent` is no longer ours."""
     ending = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
-    parent = os.getppid()
     host = socket.gethostname()
     gpus = Gpus()
     sampler = Sampler(mark, gpus)
@@ -325,8 +324,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--folder", required=True)
     parser.add_argument("--mark", required=True, help="MLBENCH_JOB of the processes to follow")
     parser.add_argument("--interval", type=float, default=1.0)
+    parser.add_argument("--parent", type=int, default=os.getppid(), help="end when this is no longer the parent")
     options = parser.parse_args(arguments)
-    record(options.folder, options.mark, options.interval)
+    record(options.folder, options.mark, options.interval, options.parent)
     return 0
 
 

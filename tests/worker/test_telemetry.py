@@ -80,12 +80,18 @@ def test_sampler_beside_a_busy_process_sees_it_and_ends_with_term(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_sampler_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
+def test_sampler_whose_parent_is_gone_already_ends_at_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", str(START), "telemetry", "--folder", str(tmp_path), "--mark", "x"]
+    done = subprocess.run([*command, "--parent", "1073741824"], timeout=20, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.slow
+def test_sampler_ends_when_its_parent_goes(tmp_path: Path) -> None:
     script = (
-        "import subprocess, sys, time\n"
+        "import os, subprocess, sys, time\n"
         f"p = subprocess.Popen([sys.executable, '-I', {str(START)!r}, 'telemetry', '--folder', {str(tmp_path)!r},"
-        " '--mark', 'x', '--interval', '0.2'])\n"
-        "time.sleep(1)\n"
+        " '--mark', 'x', '--interval', '0.2', '--parent', str(os.getpid())])\n"
         "print(p.pid, flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=True)
