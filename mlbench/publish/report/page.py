@@ -57,7 +57,7 @@ _KINDS = {Text: "text", Tiles: "tiles", TableBlock: "table", FigureBlock: "figur
 
 def markdown_text(value: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    return _MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(value.split()))
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(readable(value).split()))
 
 
 def readable(value: str | None) -> str:
