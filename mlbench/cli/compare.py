@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlbench.cli.main import verb_app
+from mlbench.cli.options import DbOption, JsonOption
 from mlbench.errors import ConfigError, near_miss
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ def compare(
         str | None, typer.Option("--tolerance", metavar="PERCENT", help="As 2%: exit 4 when worse by more than this.")
     ] = None,
     scaling: Annotated[bool, typer.Option("--scaling", help="Speed-up and efficiency over numbers of ranks.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with stable keys and SI base units.")] = False,
-    db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="Database: a file or a URL; see `mlbench results`.")
-    ] = None,
+    storage: Annotated[
+        bool, typer.Option("--storage", help="What each run set's model asks of storage, from measured rates.")
+    ] = False,
+    as_json: JsonOption = False,
+    db: DbOption = None,
 ) -> None:
     """Each metric with n good of n asked, mean, spread, ratio, 95 % interval and verdict; what differs; the noise.
 
@@ -52,7 +54,10 @@ def compare(
         names.insert(0, _pinned(engine, baseline))
     if len(set(names)) < len(names):
         raise ConfigError(f"compare: {', '.join(names)} names one run set twice; name different ones")
-    loaded = load_run_sets(engine, names)
+    loaded = load_run_sets(engine, names, telemetry=storage)
+    if storage:
+        _storage(loaded, as_json)
+        return
     if scaling:
         _scaling(loaded, as_json)
         return
@@ -182,3 +187,31 @@ def _scaling(loaded: list[RunSet], as_json: bool) -> None:
         print_text(line)
     if fraction is not None:
         print_text(f"Serial fraction (Amdahl, fitted to the speed-ups): {fraction:.4f}")
+
+
+def _storage(loaded: list[RunSet], as_json: bool) -> None:
+    from mlbench.cli.console import print_json
+    from mlbench.publish.storage_profile import storage_profile
+
+    rows = [storage_profile(run_set) for run_set in loaded]
+    if as_json:
+        print_json(
+            [
+                {
+                    "run_set": row.run_set,
+                    "model": row.model,
+                    "samples_per_s": row.samples_per_s,
+                    "mean_sample_bytes": row.mean_sample_bytes,
+                    "expected_bytes_per_s": row.consistency.expected_bytes_per_s if row.consistency else None,
+                    "measured_bytes_per_s": row.consistency.measured_bytes_per_s if row.consistency else None,
+                    "difference": row.consistency.difference if row.consistency else None,
+                    "operations_per_s": row.operations_per_s,
+                    "mean_operation_bytes": row.mean_operation_bytes,
+                }
+                for row in rows
+            ]
+        )
+        return
+    from mlbench.cli.compare_tables import print_storage_profile
+
+    print_storage_profile(rows)

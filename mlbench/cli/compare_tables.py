@@ -10,6 +10,7 @@ from mlbench.cli.console import add_row, make_console, make_table, print_text
 if TYPE_CHECKING:
     from mlbench.analyse.compare import Comparison, Difference, Outlier, Sample
     from mlbench.publish.comparison import SideBySide
+    from mlbench.publish.storage_profile import StorageProfileRow
     from mlbench.store.tables import RunSet
 
 _MAX_DIFFERENCES = 30
@@ -105,3 +106,24 @@ def _short(value: object) -> str:
         return "(not there)"
     text = " ".join(str(value).split())
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 3] + "..."
+
+
+def print_storage_profile(rows: Sequence[StorageProfileRow]) -> None:
+    """A column a run set, as the Ready Solutions guide prints it; `-` was not measured."""
+    table = make_table(("", *(f"{row.model or '-'}" for row in rows)), right=[f"{row.model or '-'}" for row in rows])
+
+    def line(name: str, values: Sequence[float | None], form: str, scale: float = 1.0) -> None:
+        add_row(table, (name, *("-" if value is None else format(value * scale, form) for value in values)))
+
+    found = [row.consistency for row in rows]
+    line("training, images/s", [row.samples_per_s for row in rows], ",.1f")
+    line("mean image, KB", [row.mean_sample_bytes for row in rows], ",.1f", 1e-3)
+    line("expected, Mb/s", [item.expected_bytes_per_s if item else None for item in found], ",.1f", 8e-6)
+    line("measured, Mb/s", [item.measured_bytes_per_s if item else None for item in found], ",.1f", 8e-6)
+    line("apart, %", [item.difference if item else None for item in found], ".1f", 100)
+    line("disk reads, operations/s", [row.operations_per_s for row in rows], ",.1f")
+    line("mean disk operation, MB", [row.mean_operation_bytes for row in rows], ",.3f", 1e-6)
+    make_console().print(table)
+    for row in rows:
+        print_text(f"{row.model or '-'}: {row.run_set}")
+    print_text("expected = images/s x mean image x 8; measured = disks read + networks received, mean over the run")
