@@ -7,14 +7,10 @@ from typing import Annotated
 import typer
 
 from mlbench.cli.main import verb_app
+from mlbench.cli.options import DbOption, JsonOption
 from mlbench.errors import ConfigError, near_miss
 
 app = verb_app("Name and pin run sets to compare against.")
-
-DbOption = Annotated[
-    str | None, typer.Option("--db", metavar="URL", help="Database: a file or a URL; see `mlbench results`.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")]
 
 
 @app.command("pin")

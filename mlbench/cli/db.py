@@ -10,27 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlbench.cli.main import verb_app
+from mlbench.cli.options import DbOption, JsonOption
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 app = verb_app("Upgrade, rebuild, merge and verify the database.")
 
-DB_HELP = "Database: a file or a URL; without it MLBENCH_DB_URL, else ./db/mlbench.sqlite."
 RUNS_HELP = "Folder of the run sets; without it runs/ of MLBENCH_HOME or of this folder."
 EXIT_UNREADABLE = 2
 EXIT_DIFFERENT = 4
 _SHOWN = 20
 
-DbOption = Annotated[
-    str | None,
-    typer.Option("--db", metavar="URL", help=DB_HELP),
-]
 RunsOption = Annotated[
     Path | None,
     typer.Option("--runs-dir", metavar="DIR", help=RUNS_HELP),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")]
 
 
 @app.command("upgrade")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from mlbench.cli.console import add_row, make_console, make_table, print_json, print_text
 from mlbench.cli.main import verb_app
+from mlbench.cli.options import ConfigDirOption, JsonOption, OverridesArgument
 
 if TYPE_CHECKING:
     from mlbench.preflight.check import Check
@@ -21,13 +21,9 @@ _STYLES = {"pass": "green", "fail": "red", "not checked": "yellow"}
 
 @app.command()
 def doctor(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="KEY=VALUE, +hardware=PROFILE; as for a run.", show_default=False)
-    ] = None,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="Folder of profiles of your own, besides ./conf.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON with stable keys.")] = False,
+    overrides: OverridesArgument = None,
+    config_dir: ConfigDirOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Check whether this machine can run what is asked; nothing is launched. Status 2 when a run would be refused."""
     from mlbench.compose import compose

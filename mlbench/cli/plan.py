@@ -13,6 +13,7 @@ import typer
 
 from mlbench.cli.console import add_row, make_console, make_table, print_json, print_text
 from mlbench.cli.main import verb_app
+from mlbench.cli.options import ConfigDirOption, JsonOption, OverridesArgument
 from mlbench.config import LauncherName, Stage
 from mlbench.plan.types import Placement, Plan
 
@@ -25,15 +26,11 @@ _RUN_SET = "RUN_SET"
 
 @app.command()
 def plan(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="KEY=VALUE, +hardware=PROFILE; as for a run.", show_default=False)
-    ] = None,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="Folder of profiles of your own, besides ./conf.")
-    ] = None,
+    overrides: OverridesArgument = None,
+    config_dir: ConfigDirOption = None,
     profiles: Annotated[bool, typer.Option("--profiles", help="List the profiles and choices there are.")] = False,
     multirun: Annotated[bool, typer.Option("--multirun", help="One plan for each value given with commas.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON: SI base units, stable keys.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show what a run would do: nodes, rank map, batch, command lines, files, storage need, time. Runs nothing."""
     from mlbench.compose import expand_sweep

@@ -11,6 +11,7 @@ import typer
 
 from mlbench.cli.main import verb_app
 from mlbench.cli.moments import parse_since
+from mlbench.cli.options import DbOption, JsonOption
 from mlbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
 
 app = verb_app("List, show, query and export what is in the database.")
 
-DB_HELP = "Database: a file or a URL; without it MLBENCH_DB_URL, else ./db/mlbench.sqlite."
-JSON_HELP = "Print JSON with stable keys and SI base units."
-
-DbOption = Annotated[str | None, typer.Option("--db", metavar="URL", help=DB_HELP)]
-JsonOption = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 SystemOption = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="A part of the system's name.")]
 BenchmarkOption = Annotated[str | None, typer.Option("--benchmark", metavar="NAME", help="For example resnet.")]
 OrgOption = Annotated[str | None, typer.Option("--org", metavar="NAME", help="Who ran or submitted it.")]

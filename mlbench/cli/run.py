@@ -11,6 +11,7 @@ import typer
 
 from mlbench.cli.console import escape_control, print_json
 from mlbench.cli.main import verb_app
+from mlbench.cli.options import ConfigDirOption, OverridesArgument
 
 if TYPE_CHECKING:
     from mlbench.cli.run_progress import Guarded
@@ -33,15 +34,11 @@ RunSetName = Annotated[str, typer.Argument(metavar="RUN_SET", help="Id, the begi
 
 @app.command()
 def run(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="KEY=VALUE, +hardware=PROFILE.", show_default=False)
-    ] = None,
+    overrides: OverridesArgument = None,
     multirun: Annotated[
         bool, typer.Option("--multirun", "-m", help="One run set for each value of gpus=8,16,32, and a scaling table.")
     ] = False,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="Folder of your own profiles, besides ./conf.")
-    ] = None,
+    config_dir: ConfigDirOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a run set: preflight, the stages, score and verdict; all of it on disk and in the database."""

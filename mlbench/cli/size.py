@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlbench.cli.main import verb_app
+from mlbench.cli.options import ConfigDirOption, JsonOption
 from mlbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,11 +47,9 @@ def size(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw demand and supply: .svg, .png, .pdf or .html.")
     ] = None,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="Folder of profiles of your own, besides ./conf.")
-    ] = None,
+    config_dir: ConfigDirOption = None,
     db: Annotated[str | None, typer.Option("--db", metavar="URL", help="Database, for --from.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with stable keys and SI base units.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Storage for N GPUs: demand from measured or published rates, supply from the storage profile, what limits.
 
