@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mlbench.cli.console import add_row, make_console, make_table, print_text
 from mlbench.cli.moments import shown
+from mlbench.collect.allreduce import peak_row
 from mlbench.store.summary import RunSetSummary
 from mlbench.store.tables import AllReduceResult, Run, RunSet, StorageResult
 
@@ -164,15 +165,18 @@ def _print_runs(runs: Sequence[Run]) -> None:
 
 
 def _print_allreduce(rows: Sequence[AllReduceResult]) -> None:
-    if not rows:
-        return
-    best = max(rows, key=lambda row: row.busbw_gb_per_s)
-    wrong = sum(row.num_wrong or 0 for row in rows)
-    verified = "not verified" if any(row.num_wrong is None for row in rows) else f"{wrong} wrong values"
-    print_text(
-        f"All-reduce, {best.num_ranks} ranks, {best.backend} over {best.transport}: peak bus bandwidth "
-        f"{best.busbw_gb_per_s:.3f} GB/s at {best.size_bytes} bytes, {verified}."
-    )
+    for table in dict.fromkeys((row.num_ranks, row.backend, row.transport) for row in rows):
+        own = [row for row in rows if (row.num_ranks, row.backend, row.transport) == table]
+        peak = peak_row(own)
+        if peak is None:
+            continue
+        num_ranks, backend, transport = table
+        wrong = sum(row.num_wrong or 0 for row in own)
+        verified = "not verified" if any(row.num_wrong is None for row in own) else f"{wrong} wrong values"
+        print_text(
+            f"All-reduce, {num_ranks} ranks, {backend} over {transport}: peak bus bandwidth "
+            f"{peak.busbw_gb_per_s:.3f} GB/s at {peak.size_bytes} bytes, {verified}."
+        )
 
 
 def _print_storage(rows: Sequence[StorageResult]) -> None:

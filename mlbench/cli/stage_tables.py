@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mlbench.collect.allreduce import average_busbw_gb_per_s, peak_row
+
 if TYPE_CHECKING:
     from mlbench.store.tables import AllReduceResult, StorageResult
 
-_LARGE_BYTES = 1 << 20
 _MAX_ROWS = 12
 _ALLREDUCE_KEYS = (
     "backend", "transport", "num_ranks", "hosts", "in_place", "size_bytes", "time_us", "algbw_gb_per_s",
@@ -42,13 +43,12 @@ def _one_backend(rows: list[AllReduceResult], *, all_sizes: bool) -> list[str]:
         place = "in" if row.in_place else "out of"
         cells = (size_text(row.size_bytes), place, f"{row.time_us:,.1f}", f"{row.algbw_gb_per_s:.3f}")
         lines.append(_cells((*cells, f"{row.busbw_gb_per_s:.3f}", wrong), _ALLREDUCE_WIDTHS))
-    large = [row for row in rows if row.size_bytes >= _LARGE_BYTES] or rows[-1:]
-    peak = max(large, key=lambda row: row.busbw_gb_per_s)
-    average = sum(row.busbw_gb_per_s for row in rows) / len(rows)
-    lines.append(
-        f"peak busbw {peak.busbw_gb_per_s:.2f} GB/s at {size_text(peak.size_bytes)}; "
-        f"average over all {len(rows)} rows {average:.2f} GB/s"
-    )
+    peak, average = peak_row(rows), average_busbw_gb_per_s(rows)
+    if peak is not None and average is not None:
+        lines.append(
+            f"peak busbw {peak.busbw_gb_per_s:.2f} GB/s at {size_text(peak.size_bytes)}; "
+            f"average over all {len(rows)} rows {average:.2f} GB/s"
+        )
     return lines
 
 

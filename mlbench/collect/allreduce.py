@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from mlbench.errors import InputError
 
@@ -47,20 +47,39 @@ class AllReduceTable:
 
     @property
     def average_busbw_gb_per_s(self) -> float | None:
-        """Mean over all sizes and both places, as nccl-tests prints it; small sizes pull it down."""
-        if not self.rows:
-            return None
-        return math.fsum(row.busbw_gb_per_s for row in self.rows) / len(self.rows)
+        return average_busbw_gb_per_s(self.rows)
 
     @property
     def peak(self) -> AllReduceRow | None:
-        """The row with the highest bus bandwidth among large sizes; the largest size when none is large."""
-        if not self.rows:
-            return None
-        large = [row for row in self.rows if row.size_bytes >= LARGE_BYTES]
-        if large:
-            return max(large, key=lambda row: row.busbw_gb_per_s)
-        return max(self.rows, key=lambda row: row.size_bytes)
+        return peak_row(self.rows)
+
+
+class Measured(Protocol):
+    """A row of a table here, or of the database."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def busbw_gb_per_s(self) -> float: ...
+
+
+MeasuredT = TypeVar("MeasuredT", bound=Measured)
+
+
+def peak_row(rows: Sequence[MeasuredT]) -> MeasuredT | None:
+    """The row with the highest bus bandwidth among large sizes; the largest size when none is large.
+
+    Args: rows: of one table; peaks over several backends or transports answer no question."""
+    large = [row for row in rows if row.size_bytes >= LARGE_BYTES]
+    if large:
+        return max(large, key=lambda row: row.busbw_gb_per_s)
+    return max(rows, key=lambda row: row.size_bytes, default=None)
+
+
+def average_busbw_gb_per_s(rows: Sequence[Measured]) -> float | None:
+    """Mean over all sizes and both places, as nccl-tests prints it; small sizes pull it down."""
+    return math.fsum(row.busbw_gb_per_s for row in rows) / len(rows) if rows else None
 
 
 def bus_factor(num_ranks: int) -> float:

@@ -31,6 +31,7 @@ from mlbench.analyse.compare import (
     outliers,
 )
 from mlbench.analyse.scaling import ScalingPoint
+from mlbench.collect.allreduce import LARGE_BYTES, peak_row
 from mlbench.store.tables import Run, RunSet
 
 _NOT_COMPARED = {
@@ -107,12 +108,14 @@ _RUN_VALUES: Mapping[Metric, Callable[[Run], float | None]] = {
 
 
 def _busbw(run_set: RunSet) -> list[float]:
-    """Peak of the first backend measured, the one that training uses."""
+    """Peak of the first table measured, that of the path that training uses; none without large sizes."""
     if not run_set.allreduce:
         return []
-    first = run_set.allreduce[0].backend
-    rows = [row for row in run_set.allreduce if row.backend == first and row.size_bytes >= 1 << 20]
-    return [max(row.busbw_gb_per_s for row in rows)] if rows else []
+    first = run_set.allreduce[0]
+    peak = peak_row(
+        [row for row in run_set.allreduce if (row.backend, row.transport) == (first.backend, first.transport)]
+    )
+    return [peak.busbw_gb_per_s] if peak is not None and peak.size_bytes >= LARGE_BYTES else []
 
 
 def _storage(pattern: str) -> Callable[[RunSet], list[float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbench.collect.allreduce import AllReduceRow, AllReduceTable
+from mlbench.collect.allreduce import AllReduceRow, AllReduceTable, average_busbw_gb_per_s, peak_row
 from mlbench.collect.nccl import parse_nccl_tests
 from mlbench.errors import InputError
 
@@ -166,3 +166,27 @@ def test_peak_at_large_sizes_stands_beside_the_average() -> None:
     assert table.peak is not None
     assert (table.peak.size_bytes, table.peak.busbw_gb_per_s) == (8589934592, 95.1)
     assert table.average_busbw_gb_per_s == pytest.approx(31.8333, abs=1e-3)
+
+
+def sized(size_bytes: int, busbw_gb_per_s: float) -> AllReduceRow:
+    return AllReduceRow(
+        size_bytes=size_bytes,
+        in_place=True,
+        time_us=1.0,
+        algbw_gb_per_s=busbw_gb_per_s,
+        busbw_gb_per_s=busbw_gb_per_s,
+        num_wrong=0,
+    )
+
+
+def test_peak_is_the_best_of_large_sizes_however_fast_a_small_one_is() -> None:
+    rows = [sized(1024, 900.0), sized(1 << 20, 20.0), sized(1 << 21, 30.0), sized(1 << 22, 25.0)]
+    assert peak_row(rows) == rows[2]
+
+
+def test_peak_without_large_sizes_is_the_largest_and_of_no_rows_none() -> None:
+    rows = [sized(2048, 1.0), sized(1024, 9.0)]
+    assert peak_row(rows) == rows[0]
+    assert peak_row([]) is None
+    assert average_busbw_gb_per_s(rows) == 5.0
+    assert average_busbw_gb_per_s([]) is None
