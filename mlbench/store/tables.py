@@ -126,10 +126,10 @@ class RunSet(Base):
     runs: Mapped[list[Run]] = relationship(
         back_populates="parent", cascade="all, delete-orphan", order_by="(Run.index, Run.attempt)"
     )
-    allreduce: Mapped[list[AllReduceResult]] = relationship(cascade="all, delete-orphan")
-    storage: Mapped[list[StorageResult]] = relationship(cascade="all, delete-orphan")
-    notes: Mapped[list[NoteRow]] = relationship(cascade="all, delete-orphan")
-    host_facts: Mapped[list[HostFact]] = relationship(cascade="all, delete-orphan")
+    allreduce: Mapped[list[AllReduceResult]] = relationship(cascade="all, delete-orphan", order_by="AllReduceResult.id")
+    storage: Mapped[list[StorageResult]] = relationship(cascade="all, delete-orphan", order_by="StorageResult.id")
+    notes: Mapped[list[NoteRow]] = relationship(cascade="all, delete-orphan", order_by="NoteRow.id")
+    host_facts: Mapped[list[HostFact]] = relationship(cascade="all, delete-orphan", order_by="HostFact.id")
     description: Mapped[System | None] = relationship()
 
 
@@ -166,10 +166,12 @@ class Run(Base):
     log_sha256: Mapped[str | None]
 
     parent: Mapped[RunSet] = relationship(back_populates="runs")
-    epoch_rows: Mapped[list[Epoch]] = relationship(cascade="all, delete-orphan")
-    evaluations: Mapped[list[EvaluationRow]] = relationship(cascade="all, delete-orphan")
-    hyperparameters: Mapped[list[Hyperparameter]] = relationship(cascade="all, delete-orphan")
-    telemetry: Mapped[list[TelemetrySeries]] = relationship(cascade="all, delete-orphan")
+    epoch_rows: Mapped[list[Epoch]] = relationship(cascade="all, delete-orphan", order_by="Epoch.id")
+    evaluations: Mapped[list[EvaluationRow]] = relationship(cascade="all, delete-orphan", order_by="EvaluationRow.id")
+    hyperparameters: Mapped[list[Hyperparameter]] = relationship(
+        cascade="all, delete-orphan", order_by="Hyperparameter.id"
+    )
+    telemetry: Mapped[list[TelemetrySeries]] = relationship(cascade="all, delete-orphan", order_by="TelemetrySeries.id")
 
 
 class Epoch(Base):
