@@ -140,7 +140,7 @@ def _draw_comparison(pairs: Sequence[tuple[str, Comparison]], width: int, *, sev
     x = alt.X("ratio:Q", title="ratio, right is better", scale=alt.Scale(zero=False, padding=14), axis=axis)
     y = alt.Y("metric:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, grid=True))
     sets = list(dict.fromkeys(label for label, _ in pairs))
-    legend = alt.Legend(columns=1 if narrow and several else 0)
+    legend = alt.Legend(columns=1 if narrow and several else 0, symbolOpacity=1)
     colour = alt.Color(
         "outcome:N", scale=alt.Scale(domain=present, range=[colours[word] for word in present]), legend=legend
     )
@@ -154,7 +154,7 @@ def _draw_comparison(pairs: Sequence[tuple[str, Comparison]], width: int, *, sev
         points = points.encode(shape=alt.Shape("set:N", scale=alt.Scale(domain=sets), legend=names))
     one = alt.Chart(inline([{"ratio": 1}])).mark_rule(color=INK, strokeDash=[4, 3])
     layers = [one.encode(x=x), bars.encode(x=alt.X("low:Q"), x2="high:Q", **channels), points]
-    taken = min(170, 12 + 7 * max(len(row["metric"]) for row in rows))
+    taken = min(170, 12 + 6 * max(len(row["metric"]) for row in rows))
     step = {"step": 30 if not several else max(14, 36 // len(sets)), "for": "position" if not several else "offset"}
     return alt.layer(*layers).properties(width=width - 40 - taken, height=step)
 

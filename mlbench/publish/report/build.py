@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,7 @@ from mlbench.publish.charts import NARROW, WIDE, PlotFormat
 from mlbench.publish.charts.labels import grouped, minutes_or_seconds, set_labels
 from mlbench.publish.charts.render import draw, inline_svg, interactive_html, svg_as, svg_text
 from mlbench.publish.comparison import sample
-from mlbench.publish.report.blocks import Badge, Block, Report, Section, TableBlock, Tiles
+from mlbench.publish.report.blocks import Badge, Block, Report, Section, TableBlock, Tiles, Verdict
 from mlbench.publish.report.collected import Collected, Material, Named
 from mlbench.publish.report.csv_files import csv_files
 from mlbench.publish.report.measured import measured_sections
@@ -88,13 +89,19 @@ def describe(materials: Sequence[Material], *, made_at: datetime, command: str) 
         subtitle=subtitle(run_sets[0]) if alone else f"{len(run_sets)} run sets side by side",
         badges=badges(run_sets[0]) if alone else [Badge(f"{len(run_sets)} run sets")],
         banner=_banner(rehearsals, alone=alone),
-        verdicts=[verdict_of(item.run_set, None if alone else item.label) for item in named],
+        verdicts=[_verdict(item) for item in named],
         sections=kept,
         missing=shelf.missing,
         made=f"{moment(made_at)}, mlbench {__version__}",
         command=command,
         figures=shelf.figures,
     )
+
+
+def _verdict(item: Named) -> Verdict:
+    """Score and compliance in one place; what was not checked is said."""
+    found = verdict_of(item.run_set, None if item.alone else item.label)
+    return dataclasses.replace(found, details=[*found.details, item.material.compliance.sentence])
 
 
 _ORDER = (

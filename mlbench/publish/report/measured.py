@@ -281,5 +281,5 @@ def _consistency_text(run_set: RunSet, found: Consistency) -> str:
             parts.append("the data came from memory, not from storage")
     share = found.share_of_ceiling
     if share is not None:
-        parts.append(f"that is {share:.1%} of what the storage stage measured in this pattern")
+        parts.append(f"that is {grouped(share * 100, 3)} % of what the storage stage measured in this pattern")
     return "; ".join(parts) + "."

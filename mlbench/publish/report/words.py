@@ -150,7 +150,8 @@ def plain(value: Any) -> str | None:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return ", ".join(f"{key}={plain(item)}" for key, item in value.items())
+        told = {key: text for key, item in value.items() if (text := plain(item)) is not None}
+        return ", ".join(f"{key}={text}" for key, text in told.items()) or None
     if isinstance(value, list):
         return ", ".join(str(plain(item)) for item in value)
     return str(value)
