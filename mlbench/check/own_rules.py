@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from mlbench.check.finding import Severity
 from mlbench.check.judgement import ENDED
-from mlbench.check.rule import Outcome, Problem, Rule, Unknown, listed
+from mlbench.check.rule import Outcome, Problem, Rule, Unknown, listed, logged_problem
 from mlbench.check.subject import LogFile, OwnRunSet, ResultSet
 from mlbench.collect.mllog import shown
 from mlbench.worker.job import Job
@@ -65,12 +65,8 @@ def _compare(file: LogFile, job: Job, own: OwnRunSet) -> Iterable[Outcome]:
     ]
     for key, found, asked in pairs:
         if found is not None and found != asked:
-            record = file.records.first(key)
-            yield Problem(
-                found=f"{key} {shown(found)}",
-                expected=f"{shown(asked)}, as recorded when it was launched",
-                file=file.name,
-                line=record.line if record is not None else None,
+            yield logged_problem(
+                file, key, found=f"{key} {shown(found)}", expected=f"{shown(asked)}, as recorded when it was launched"
             )
 
 

@@ -47,6 +47,12 @@ class Unknown:
 Outcome = Problem | Unknown
 
 
+def logged_problem(file: LogFile, key: str, *, found: str, expected: str) -> Problem:
+    """A fault in what a log says under `key`, at the line of its first record."""
+    record = file.records.first(key)
+    return Problem(found=found, expected=expected, file=file.name, line=record.line if record is not None else None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """One log, in its set."""

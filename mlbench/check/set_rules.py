@@ -12,7 +12,7 @@ from mlbench.analyse.score import time_to_train_s
 from mlbench.check import rcp
 from mlbench.check.finding import Severity
 from mlbench.check.judgement import Judged
-from mlbench.check.rule import NotApplicable, Outcome, Problem, Rule, Unknown, listed
+from mlbench.check.rule import NotApplicable, Outcome, Problem, Rule, Unknown, listed, logged_problem
 from mlbench.check.rulesets import checks_seeds, max_lost_runs, num_runs_asked
 from mlbench.check.subject import LogFile, ResultSet
 from mlbench.collect.mllog import shown
@@ -72,12 +72,12 @@ def one_batch_size(context: SetContext) -> Iterable[Outcome]:
     usual = statistics.mode([file.log.global_batch_size for file in known])
     for file in context.item.logs:
         if file.log.global_batch_size != usual:
-            record = file.records.first("global_batch_size")
-            yield Problem(
-                found=f"global_batch_size {file.log.global_batch_size if record is not None else 'not logged'}",
+            size = file.log.global_batch_size
+            yield logged_problem(
+                file,
+                "global_batch_size",
+                found="no usable global_batch_size" if size is None else f"global_batch_size {size}",
                 expected=f"{usual}, as the other runs",
-                file=file.name,
-                line=record.line if record is not None else None,
             )
 
 
@@ -95,12 +95,11 @@ def one_identity(context: SetContext) -> Iterable[Outcome]:
         record_key = key if key.startswith("submission_") else f"submission_{key}"
         for file, value in zip(logs, values, strict=True):
             if value is not None and value != usual:
-                record = file.records.first(record_key)
-                yield Problem(
+                yield logged_problem(
+                    file,
+                    record_key,
                     found=f"{record_key} {shown(value)}",
                     expected=f"{shown(usual)}, as the other runs",
-                    file=file.name,
-                    line=record.line if record is not None else None,
                 )
     if context.division is not None and context.item.division != context.division:
         yield Problem(found=f"division {shown(context.item.division)}", expected=f"{context.division}, as asked")
@@ -201,12 +200,8 @@ def same_settings(context: SetContext) -> Iterable[Outcome]:
         usual = statistics.mode(values)
         for file, value in zip(logs, values, strict=True):
             if value != usual:
-                record = file.records.first(key)
-                yield Problem(
-                    found=f"{key} {shown(value)}",
-                    expected=f"{shown(usual)}, as the other runs",
-                    file=file.name,
-                    line=record.line if record is not None else None,
+                yield logged_problem(
+                    file, key, found=f"{key} {shown(value)}", expected=f"{shown(usual)}, as the other runs"
                 )
 
 

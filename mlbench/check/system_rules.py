@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mlbench.check.finding import Severity
-from mlbench.check.rule import NotApplicable, Outcome, Problem, Rule, Unknown, listed
+from mlbench.check.rule import NotApplicable, Outcome, Problem, Rule, Unknown, listed, logged_problem
 from mlbench.check.rulesets import DESCRIPTION_STATUSES, DIVISIONS, at_least
 from mlbench.check.subject import ResultSet
 from mlbench.collect.mllog import shown
@@ -109,12 +109,11 @@ def division_agrees(item: ResultSet) -> Iterable[Outcome]:
         )
     for file in item.logs:
         if file.log.division is not None and file.log.division != division:
-            record = file.records.first("submission_division")
-            yield Problem(
+            yield logged_problem(
+                file,
+                "submission_division",
                 found=f"submission_division {shown(file.log.division)}",
                 expected=f"{shown(division)}, as in the system description",
-                file=file.name,
-                line=record.line if record is not None else None,
             )
 
 
