@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ SECTIONS_OF_PROFILES = {"hardware.compute": "+hardware=dgxa100", "hardware.stora
 """Sections that are empty until a profile fills them, each with an example."""
 
 HOST_KEYS = ("hosts", "launcher.hosts")
+_ELEMENT = re.compile(r"\[\d+\]$")
+"""OmegaConf names an element of a list by its place, `hosts[0]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,9 @@ class Override:
         return [f"{self.prefix}{self.key}={value}" for value in self.hydra.sweep_string_iterator()]
 
 
+_EXAMPLES: Mapping[Any, str] = {str: "[a,b]", int: "[4,8]", float: "[0.5,1.0]"}
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A place in the schema. A section has `children`; a free mapping (environment, extra) takes any key."""
@@ -63,7 +69,9 @@ class Node:
         if isinstance(self.type, type) and issubclass(self.type, Enum):
             return " or ".join(member.name for member in self.type) + self._or_null
         if typing.get_origin(self.type) is list:
-            return "a list, [a,b]"
+            (item,) = typing.get_args(self.type)
+            members = [member.name for member in item] if isinstance(item, type) and issubclass(item, Enum) else []
+            return f"a list of {' or '.join(members)}, [{members[0]}]" if members else f"a list, {_EXAMPLES[item]}"
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
         return words.get(self.type, "a mapping, {key: value}") + self._or_null
 
@@ -213,6 +221,7 @@ def check_overrides(
             checked.append(_check_choice(override, groups[override.key]))
         else:
             checked.append(_check_key(override, schema))
+    _check_profiles(checked, groups)
     _check_unfilled(checked, groups)
     return checked
 
@@ -279,13 +288,34 @@ def _in_free_mapping(key: str, schema: Schema) -> bool:
     return False
 
 
-def _check_unfilled(overrides: Sequence[Override], groups: Mapping[str, Mapping[str, Path]]) -> None:
-    """Refuse `hardware.compute.x=` when no chosen profile fills `hardware.compute`."""
+def _profiles(overrides: Sequence[Override]) -> list[Any]:
+    """The names given to `+hardware=`."""
     chosen: list[Any] = []
     for override in overrides:
         if override.key == "hardware":
             value = override.hydra.value()
             chosen += value if isinstance(value, list) else [value]
+    return chosen
+
+
+def _check_profiles(overrides: Sequence[Override], groups: Mapping[str, Mapping[str, Path]]) -> None:
+    """Refuse two `+hardware=`, and two systems of one kind, of which Hydra would mix one: the second over the first."""
+    chosen = _profiles(overrides)
+    if sum(override.key == "hardware" for override in overrides) > 1:
+        raise ConfigError(f"+hardware is given twice; write '+hardware=[{','.join(map(str, chosen))}]'")
+    for section in SECTIONS_OF_PROFILES:
+        # A profile that gives no name is a user's handful of values for another one.
+        named = [name for name in chosen if _fills(groups["hardware"], name, f"{section}.name")]
+        if len(named) > 1:
+            kind = section.partition(".")[2]
+            raise ConfigError(
+                f"+hardware=[{','.join(chosen)}]: {' and '.join(named)} are each a {kind} system; choose one of them"
+            )
+
+
+def _check_unfilled(overrides: Sequence[Override], groups: Mapping[str, Mapping[str, Path]]) -> None:
+    """Refuse `hardware.compute.x=` when no chosen profile fills `hardware.compute`."""
+    chosen = _profiles(overrides)
     for section, example in SECTIONS_OF_PROFILES.items():
         wanting = [override for override in overrides if override.key.startswith(f"{section}.")]
         if wanting and not any(_fills(groups["hardware"], name, section) for name in chosen):
@@ -345,6 +375,7 @@ def value_error(error: Exception, schema: Schema, where: str) -> ConfigError:
         key = getattr(cause, "full_key", None) or told
         if not key:
             continue
+        key = _ELEMENT.sub("", key)
         node = schema.find(key)
         if node is None:
             return ConfigError(f"{source}{schema.unknown(key)}")

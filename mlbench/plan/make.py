@@ -15,6 +15,7 @@ from mlbench.plan.paths import absolute_config
 from mlbench.plan.placement import place
 from mlbench.plan.rules import check_settings
 from mlbench.plan.types import Placement, Plan
+from mlbench.plan.values import check_fit
 from mlbench.worker.job import Model, Optimizer, Schedule
 
 EVAL_BATCH = 64
@@ -43,6 +44,8 @@ def make_plan(config: Config, machine: Machine) -> Plan:
     model, model_notes = _model(fixed, device)
     notes = [*notes, *batch.notes, *model_notes, *_launch_notes(fixed, placement)]
     system_name = machine.system_name if compute is None else compute.system_name
+    optimizer = _optimizer(fixed, batch)
+    check_fit(fixed, optimizer, placement.num_ranks)
     return Plan(
         config=fixed,
         system_name=system_name,
@@ -52,7 +55,7 @@ def make_plan(config: Config, machine: Machine) -> Plan:
         placement=placement,
         global_batch_size=batch.global_size,
         model=model,
-        optimizer=_optimizer(fixed, batch),
+        optimizer=optimizer,
         schedule=_schedule(fixed, batch, placement.num_ranks),
         data=plan_data(fixed, config.data.path, device, threads, rate),
         threads_per_rank=threads,

@@ -58,6 +58,17 @@ SENTENCES = [
     pytest.param("gpus=8,16", "add --multirun", id="two values, way on"),
     pytest.param("submission.org=Dell, Inc", "put a text that holds commas into quotes", id="comma in a text"),
     pytest.param("gpus", "expected KEY=VALUE", id="no value"),
+    pytest.param(
+        "+hardware=[dgxa100,dss8440]", "dgxa100 and dss8440 are each a compute system; choose one", id="two systems"
+    ),
+    pytest.param("+hardware=[f800,ecs]", "f800 and ecs are each a storage system; choose one", id="two storages"),
+    pytest.param(
+        "benchmark.stages=[foo]",
+        "benchmark.stages: found 'foo', expected a list of allreduce or storage or train, [allreduce]",
+        id="element of a list",
+    ),
+    pytest.param("data.mean_rgb=[a]", "data.mean_rgb: found 'a', expected a list, [0.5,1.0]", id="text in numbers"),
+    pytest.param("hosts=[null]", "hosts: found", id="null in a list"),
     pytest.param("=3", "has no plain key", id="no key"),
     pytest.param("data.path=/a/[b]", "put a value with special characters into quotes", id="unquoted brackets"),
     pytest.param("hydra.run.dir=/x", "Hydra's own settings are fixed", id="setting of Hydra"),
@@ -84,6 +95,12 @@ def test_override_wrong_is_refused_in_one_sentence(override: str, sentence: str)
 def test_override_of_compute_with_only_a_storage_profile_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"no profile has filled hardware\.compute"):
         compose(["+hardware=f800", "hardware.compute.gpus_per_node=2"])
+
+
+def test_override_hardware_given_twice_names_the_one_spelling() -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(["+hardware=dgxa100", "+hardware=f800"])
+    assert str(caught.value) == "+hardware is given twice; write '+hardware=[dgxa100,f800]'"
 
 
 def test_override_of_a_variant_that_stands_on_another_profile_is_taken() -> None:
