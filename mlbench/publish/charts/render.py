@@ -12,6 +12,8 @@ from mlbench.publish.charts.figure import Figure
 from mlbench.publish.charts.theme import PAPER, config
 
 PNG_SCALE = 2.0
+_LARGEST = 1.15
+"""A plot of a page fills its column up to this scale, so that plots of unequal drawn width line up."""
 _OPENING = re.compile(r"<svg\b[^>]*>")
 _SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 _IDENTIFIER = re.compile(r'(\bid="|url\(#|href="#)([A-Za-z][\w-]*)')
@@ -60,9 +62,8 @@ def inline_svg(svg: str, prefix: str) -> str:
     size = _SIZE.search(renamed)
     if opening is None or size is None:
         raise ValueError("not an SVG with a viewBox")
-    start = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size[0][9:-1]}" style="max-width:{float(size[1]):.0f}px">'
-    )
+    largest = f"max-width:{float(size[1]) * _LARGEST:.0f}px"
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[1]} {size[2]}" style="{largest}">'
     return renamed[: opening.start()] + start + renamed[opening.end() :]
 
 

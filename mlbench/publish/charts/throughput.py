@@ -197,11 +197,11 @@ def _lying_bars(rows: Sequence[dict[str, Any]], dots: Sequence[dict[str, Any]], 
     """One run set alone: two bars that lie, so that they are not taller than what they say."""
     import altair as alt
 
-    scale = alt.Scale(domain=[0, max(row["top"] for row in rows) * 1.12], nice=False)
+    scale = alt.Scale(domain=[0, max(row["top"] for row in rows) * 1.2], nice=False)
     ticks = alt.Axis(tickCount=4, format="~s" if width <= NARROW else ",.0f")
     x = alt.X("rate:Q", title="samples/s", scale=scale, axis=ticks)
     y = alt.Y("kind:N", sort=[OVERALL, FIRST], title=None)
-    base = alt.Chart(inline(rows))
+    base = alt.Chart(inline({**row, "text": f"mean {row['text']}"} for row in rows))
     texts = base.mark_text(align="left", dx=8, color=INK)
     layers = [
         base.mark_bar(height={"band": 0.75}).encode(x=x, y=y, color=_kind_colour(legend=False), description="words:N"),
