@@ -176,7 +176,7 @@ def _compose(parsed: Sequence[Override], folders: Sequence[Path]) -> Config:
         config = OmegaConf.to_object(tree)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise value_error(error, Schema(Config), "") from error
-    except (yaml.YAMLError, OSError) as error:
+    except (yaml.YAMLError, OSError, RecursionError) as error:
         raise ConfigError(f"a profile cannot be read: {_one_line(error)}") from error
     if not isinstance(config, Config):
         raise ConfigError("the configuration is not a mapping of the known keys; look at config.yaml of --config-dir")

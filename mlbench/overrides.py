@@ -303,6 +303,12 @@ def _check_profiles(overrides: Sequence[Override], groups: Mapping[str, Mapping[
     chosen = _profiles(overrides)
     if sum(override.key == "hardware" for override in overrides) > 1:
         raise ConfigError(f"+hardware is given twice; write '+hardware=[{','.join(map(str, chosen))}]'")
+    for name in chosen:
+        if not any(_fills(groups["hardware"], name, section) for section in SECTIONS_OF_PROFILES):
+            raise ConfigError(
+                f"{groups['hardware'][name]}: fills neither {' nor '.join(SECTIONS_OF_PROFILES)}; give it one of these "
+                "sections, as the shipped profiles do"
+            )
     for section in SECTIONS_OF_PROFILES:
         # A profile that gives no name is a user's handful of values for another one.
         named = [name for name in chosen if _fills(groups["hardware"], name, f"{section}.name")]
@@ -336,7 +342,7 @@ def _fills(files: Mapping[str, Path], name: str, section: str, seen: frozenset[s
     try:
         text = file.read_text(encoding="utf-8")
         content = yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{file}: cannot be read as a profile: {' '.join(str(error).split())}") from error
     package = _package(text)
     if package == section:

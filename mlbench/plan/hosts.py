@@ -58,6 +58,8 @@ def read_hostfile(path: Path) -> list[Named]:
     words: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         bare = _SLOTS.sub(":", _MAX_SLOTS.sub("", f" {line.partition('#')[0].strip()}")).strip()
+        if len(bare.split()) > 1:
+            raise ConfigError(f"{where}:{number}: found {bare!r}, expected one host a line, as `dl-worker-01 slots=2`")
         parse_hosts([bare], f"{where}:{number}")
         words.append(bare)
     hosts = parse_hosts(words, where)

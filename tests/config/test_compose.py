@@ -173,6 +173,26 @@ def test_compose_profile_that_is_no_yaml_is_one_sentence(empty_folder: Path) -> 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "compute:\n"])
+def test_compose_profile_that_fills_no_system_is_refused_with_its_file(empty_folder: Path, text: str) -> None:
+    write_profile(empty_folder / "conf", "hollow", text)
+
+    with pytest.raises(ConfigError, match=r"hollow\.yaml: fills neither hardware\.compute nor hardware\.storage"):
+        compose(["+hardware=hollow"])
+
+
+@pytest.mark.parametrize("text", ["&a [*a]\n", "[" * 5000])
+@pytest.mark.parametrize("group", ["hardware", "launcher"])
+def test_compose_profile_without_end_is_one_sentence(empty_folder: Path, group: str, text: str) -> None:
+    file = empty_folder / "conf" / group / "deep.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+
+    with pytest.raises(ConfigError) as caught:
+        compose([f"{'+' if group == 'hardware' else ''}{group}=deep"])
+    assert "\n" not in str(caught.value)
+
+
 def test_search_path_unrelated_conf_folder_is_left_alone(empty_folder: Path) -> None:
     (empty_folder / "conf").mkdir()
     (empty_folder / "conf" / "config.yaml").write_text("server: nginx\n")

@@ -46,10 +46,11 @@ def test_read_hostfile_comments_blanks_crlf_and_open_mpi_form(tmp_path: Path) ->
     [
         (b"", "names no host"),
         (b"# none\n", "names no host"),
-        (b"a slots=x\n", "found 'slots=x'"),
+        (b"a slots=x\n", "found 'a slots=x'"),
+        (b"a:2\nb rack 7\n", ":2: found 'b rack 7', expected one host a line"),
         (b"\xff\xfe", "UTF-8"),
     ],
-    ids=["empty", "comments", "slots", "binary"],
+    ids=["empty", "comments", "slots", "unknown words", "binary"],
 )
 def test_read_hostfile_unusable_is_refused_with_its_name(tmp_path: Path, content: bytes, sentence: str) -> None:
     file = tmp_path / "hosts"
