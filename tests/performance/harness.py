@@ -41,11 +41,12 @@ class Quantity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """`of_ratio`: the bound is on ours / peer; else on ours itself."""
+    """`of_ratio`: the bound is on ours / peer; else on ours itself, by processor time when `of_cpu`."""
 
     bound: float
     at_least: bool
     of_ratio: bool = True
+    of_cpu: bool = False
 
     def met(self, value: float) -> bool:
         return value >= self.bound if self.at_least else value <= self.bound
@@ -107,7 +108,8 @@ class Outcome:
         if self.ratio.goal is None:
             return None
         if not self.ratio.goal.of_ratio:
-            return self.ours.median
+            found = self.cpu_ours if self.ratio.goal.of_cpu else self.ours
+            return None if found is None else found.median
         return None if self.wall_ratio is None else self.wall_ratio.median
 
     @property

@@ -24,7 +24,9 @@ def number(value: float) -> str:
         return f"{value:,.0f}"
     if size >= 10:
         return f"{value:.1f}"
-    return f"{value:.2f}" if size >= 1 else f"{value:.3f}" if size >= 0.01 else f"{value:.1e}"
+    if size >= 0.01:
+        return f"{value:.2f}" if size >= 1 else f"{value:.3f}"
+    return f"{value:.4f}" if size >= 0.0001 else f"{value:.1e}"
 
 
 def heading() -> list[str]:
@@ -172,6 +174,6 @@ def _folded(line: str) -> list[str]:
         cut = line.rfind(" ", len(indent) + 1, WIDTH + 1)
         if cut < 0:
             cut = WIDTH
-        found.append(line[:cut])
+        found.append(line[:cut].rstrip())
         line = indent + line[cut:].lstrip()
-    return [*found, line]
+    return [*found, line.rstrip()]
