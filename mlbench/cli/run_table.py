@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from mlbench.analyse.scaling import ScalingRow
 from mlbench.check.finding import Verdict
 from mlbench.cli.stage_tables import allreduce_json, allreduce_lines, storage_json, storage_lines
+from mlbench.collect.runfolder import last_attempts
 from mlbench.config import BenchmarkKind, Stage
 from mlbench.runner.events import StageState
 from mlbench.runner.outcome import Official, SeriesResult
-from mlbench.runner.reproduce import Reproduction, counted_runs
+from mlbench.runner.reproduce import Reproduction
 
 if TYPE_CHECKING:
     from mlbench.store.tables import Run, RunSet
@@ -54,7 +55,7 @@ def result_text(result: SeriesResult, *, shown_path: str) -> str:
 
 def run_lines(row: RunSet, *, has_target: bool) -> list[str]:
     """The table of the runs: warm-ups first, each repetition with the attempt that counts."""
-    counted = counted_runs(row)
+    counted = last_attempts(row.runs)
     warmups = [run for run in row.runs if run.warmup]
     lines = [_cells([title for title, _ in _COLUMNS])]
     lines += [_run_line(run, has_target=has_target) for run in [*warmups, *counted]]

@@ -20,9 +20,10 @@ runs/<run_set>/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 _ATTEMPT = re.compile(r"^(run|warmup)_(\d+)$")
 
@@ -114,3 +115,25 @@ class RunFolder:
                 if number.isdigit() and child.is_dir():
                     found.append(AttemptFolder(child, match[1] == "warmup", int(match[2]), int(number)))
         yield from sorted(found, key=lambda item: (item.warmup, item.index, item.attempt))
+
+
+class Numbered(Protocol):
+    """An attempt, as a folder here or as a row of the database."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def warmup(self) -> bool: ...
+
+
+NumberedT = TypeVar("NumberedT", bound=Numbered)
+
+
+def last_attempts(attempts: Iterable[NumberedT]) -> list[NumberedT]:
+    """The attempt of each measured repetition that counts, in order: the last one. Warm-ups count for nothing."""
+    measured = sorted((item for item in attempts if not item.warmup), key=lambda item: (item.index, item.attempt))
+    return list({item.index: item for item in measured}.values())

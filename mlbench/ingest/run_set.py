@@ -15,7 +15,7 @@ from mlbench.check.judgement import target_of
 from mlbench.collect.mllog import read_log
 from mlbench.collect.runfiles import AttemptFile, RunSetFile, read_attempt
 from mlbench.collect.runfiles import read_run_set as read_run_set_file
-from mlbench.collect.runfolder import AttemptFolder, RunFolder
+from mlbench.collect.runfolder import AttemptFolder, RunFolder, last_attempts
 from mlbench.collect.runlog import RunLog, RunStatus
 from mlbench.collect.safety import storable_arguments, storable_environment, without_secrets
 from mlbench.config import BenchmarkKind
@@ -209,8 +209,8 @@ def _target(identity: RunSetFile, log: RunLog) -> Target | None:
 
 def _that_count(attempts: Sequence[_Attempt]) -> list[_Attempt]:
     """The last attempt of each repetition, in order; warm-ups are left out."""
-    last = {attempt.run.index: attempt for attempt in attempts if not attempt.run.warmup}
-    return [last[index] for index in sorted(last)]
+    counting = last_attempts(attempt.folder for attempt in attempts)
+    return [attempt for attempt in attempts if attempt.folder in counting]
 
 
 def _add_what_runs_tell(row: RunSet, identity: RunSetFile, counting: Sequence[_Attempt]) -> None:

@@ -32,6 +32,7 @@ from mlbench.analyse.compare import (
 )
 from mlbench.analyse.scaling import ScalingPoint
 from mlbench.collect.allreduce import LARGE_BYTES, peak_row
+from mlbench.collect.runfolder import last_attempts
 from mlbench.store.tables import Run, RunSet
 
 _NOT_COMPARED = {
@@ -69,8 +70,7 @@ class SideBySide:
 
 def counted(run_set: RunSet) -> list[Run]:
     """The last attempt of each repetition, warm-ups left out, in order."""
-    last = {run.index: run for run in run_set.runs if not run.warmup}
-    return [last[index] for index in sorted(last)]
+    return last_attempts(run_set.runs)
 
 
 def good_runs(run_set: RunSet) -> list[Run]:

@@ -13,7 +13,7 @@ from mlbench.analyse.consistency import Consistency, consistency
 from mlbench.analyse.telemetry import Evidence, bytes_in_per_s, findings_of_host
 from mlbench.check.finding import Severity
 from mlbench.collect.mllog import read_log
-from mlbench.collect.runfolder import AttemptFolder, RunFolder
+from mlbench.collect.runfolder import AttemptFolder, RunFolder, last_attempts
 from mlbench.collect.runlog import RunLog
 from mlbench.collect.storage import load_rows
 from mlbench.collect.telemetry import Series, read_telemetry
@@ -32,7 +32,7 @@ _TOO_LITTLE = 0.8
 def observe(context: StageContext) -> None:
     """Put findings of the finished runs into findings.json. Raises OSError, InputError."""
     drop_findings(context.folder, RULES)
-    for attempt in _last_attempts(context.folder.attempts()):
+    for attempt in last_attempts(context.folder.attempts()):
         log = _finished_log(attempt)
         if log is None:
             continue
@@ -49,11 +49,6 @@ def observe(context: StageContext) -> None:
 
 _ALL_POINTS = 1 << 30
 """Judged before thinning."""
-
-
-def _last_attempts(attempts: Iterable[AttemptFolder]) -> list[AttemptFolder]:
-    last = {attempt.index: attempt for attempt in attempts if not attempt.warmup}
-    return [last[index] for index in sorted(last)]
 
 
 def _finished_log(attempt: AttemptFolder) -> RunLog | None:

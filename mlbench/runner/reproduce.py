@@ -7,13 +7,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mlbench.collect.runfiles import read_run_set as read_identity
+from mlbench.collect.runfolder import last_attempts
 from mlbench.errors import InputError
 from mlbench.runner.facts import all_facts, differences, read_hosts
 from mlbench.runner.outcome import EXIT_GOOD, EXIT_NOT_COMPLIANT, SeriesResult
 from mlbench.runner.stored import Stored
 
 if TYPE_CHECKING:
-    from mlbench.store.tables import Run, RunSet
+    from mlbench.store.tables import RunSet
 
 
 class Reproduced(Enum):
@@ -111,19 +112,10 @@ def compare_reproduction(old: RunSet, new: RunSet, differences: list[str]) -> Re
     )
 
 
-def counted_runs(row: RunSet) -> list[Run]:
-    """The attempt of each measured repetition that counts: the last one."""
-    last: dict[int, Run] = {}
-    for run in sorted(row.runs, key=lambda item: (item.index, item.attempt)):
-        if not run.warmup:
-            last[run.index] = run
-    return list(last.values())
-
-
 def _times(row: RunSet) -> list[float]:
-    runs = counted_runs(row)
+    runs = last_attempts(row.runs)
     return [run.time_to_train_s for run in runs if run.converged and run.time_to_train_s is not None]
 
 
 def _rates(row: RunSet) -> list[float]:
-    return [run.samples_per_s for run in counted_runs(row) if run.samples_per_s is not None]
+    return [run.samples_per_s for run in last_attempts(row.runs) if run.samples_per_s is not None]

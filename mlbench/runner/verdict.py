@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from mlbench.check.finding import Finding, Severity, Status, Verdict
 from mlbench.collect.runfiles import RunSetFile
-from mlbench.collect.runfolder import RunFolder
+from mlbench.collect.runfolder import RunFolder, last_attempts
 from mlbench.errors import MlbenchError
-from mlbench.runner.missing import Attempt, attempts_of
 from mlbench.runner.outcome import Official
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def official_verdict(folder: RunFolder, identity: RunSetFile) -> Official:
         return Official(
             verdict=None, ruleset=ruleset, reason=f"{identity.benchmark} is not a benchmark of the MLPerf rules"
         )
-    logs = [item.folder.mllog for item in last_attempts(attempts_of(folder)) if item.folder.mllog.is_file()]
+    logs = [item.mllog for item in last_attempts(folder.attempts()) if item.mllog.is_file()]
     if not logs:
         return Official(verdict=None, ruleset=ruleset, reason="there is no log to check")
     try:
@@ -44,12 +43,6 @@ def official_verdict(folder: RunFolder, identity: RunSetFile) -> Official:
         return Official(verdict=None, ruleset=ruleset, findings=findings, reason=crash or "it gave no answer")
     passed = report.passed
     return Official(verdict=Verdict.compliant if passed else Verdict.not_compliant, ruleset=ruleset, findings=findings)
-
-
-def last_attempts(attempts: list[Attempt]) -> list[Attempt]:
-    """The attempt of each measured repetition that counts: the last one."""
-    last = {item.folder.index: item for item in attempts if not item.folder.warmup}
-    return [last[index] for index in sorted(last)]
 
 
 def _ask(identity: RunSetFile, logs: list[Path]) -> OfficialReport:

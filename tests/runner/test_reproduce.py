@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlbench.runner.reproduce import Reproduced, compare_reproduction, counted_runs
+from mlbench.collect.runfolder import last_attempts
+from mlbench.runner.reproduce import Reproduced, compare_reproduction
 from mlbench.store.tables import Run, RunSet
 
 
@@ -60,7 +61,7 @@ def test_reproduction_of_a_single_run_has_no_spread_to_lie_in() -> None:
     assert found.sentence == "new cannot be compared with old: 1 and 1 usable runs"
 
 
-def test_counted_runs_are_the_last_attempts_without_warmups() -> None:
+def test_runs_that_count_are_the_last_attempts_without_warmups() -> None:
     row = RunSet(
         run_set="x",
         runs=[
@@ -70,4 +71,4 @@ def test_counted_runs_are_the_last_attempts_without_warmups() -> None:
             a_run(index=0, warmup=True),
         ],
     )
-    assert [(run.index, run.attempt) for run in counted_runs(row)] == [(0, 0), (1, 1)]
+    assert [(run.index, run.attempt) for run in last_attempts(row.runs)] == [(0, 0), (1, 1)]
