@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,11 +76,6 @@ def import_folder(folder: ResultFolder) -> Imported:
     for benchmark, group in groups.items():
         imported.run_sets.append(_run_set(folder, benchmark, group, description, notes, mixed=len(groups) > 1))
     return imported
-
-
-def import_folders(folders: Iterable[ResultFolder]) -> Iterator[Imported]:
-    for folder in folders:
-        yield import_folder(folder)
 
 
 def _description(folder: ResultFolder, unreadable: list[str]) -> tuple[SystemDescription | None, list[Note]]:

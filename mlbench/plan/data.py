@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from mlbench.config import AugmentationConfig, Config, DataConfig, Device, Pipeline
+from mlbench.config import AugmentationConfig, Config, Device, Pipeline
 from mlbench.plan.estimate import Rate
 from mlbench.plan.types import DataPlan
 from mlbench.worker.job import Augmentation, Data
@@ -34,7 +35,9 @@ def plan_data(config: Config, path_given: str, device: Device, threads_per_rank:
         prefetch_batches=data.prefetch_batches,
         s3_endpoints=list(storage.s3_endpoints) if storage is not None and data.path.startswith("s3://") else [],
     )
-    mean_bytes = data.mean_image_bytes if data.mean_image_bytes is not None else _mean_bytes(data, train_rec)
+    mean_bytes = (
+        data.mean_image_bytes if data.mean_image_bytes is not None else mean_record_bytes(train_rec, data.num_train)
+    )
     known = rate is not None and mean_bytes is not None
     return DataPlan(
         worker=worker,
@@ -85,11 +88,9 @@ def _pipeline(asked: Pipeline, device: Device) -> Pipeline:
     return Pipeline.dali if device is Device.gpu else Pipeline.native
 
 
-def _mean_bytes(data: DataConfig, train_rec: list[str]) -> float | None:
-    """Mean record size from the files, when they are all here."""
-    if data.path.startswith("s3://") or not data.num_train:
-        return None
+def mean_record_bytes(train_rec: Sequence[str], num_train: int) -> float | None:
+    """Mean record size from the files, when they are all here; records in S3 are not."""
     paths = [Path(rec) for rec in train_rec]
-    if not all(path.is_file() for path in paths):
+    if not paths or not num_train or not all(path.is_file() for path in paths):
         return None
-    return sum(path.stat().st_size for path in paths) / data.num_train
+    return sum(path.stat().st_size for path in paths) / num_train

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlbench.config import Config, Device, Stage
+from mlbench.config import BenchmarkKind, Config, Device, Stage
 from mlbench.worker.job import Data, Model, Optimizer, Schedule
 
 
@@ -85,3 +85,8 @@ class Plan:
     @property
     def num_ranks(self) -> int:
         return self.placement.num_ranks
+
+    @property
+    def target_accuracy(self) -> float | None:
+        """What a run must reach; None for runs without evaluation."""
+        return self.schedule.target_accuracy if self.config.benchmark.kind is BenchmarkKind.train else None

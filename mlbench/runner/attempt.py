@@ -12,7 +12,6 @@ from mlbench.collect.mllog import read_log
 from mlbench.collect.runfiles import SCHEMA_VERSION, AttemptFile, write_json
 from mlbench.collect.runfolder import AttemptFolder
 from mlbench.collect.runlog import RunLog, RunStatus
-from mlbench.config import BenchmarkKind
 from mlbench.errors import InputError, RunFailedError
 from mlbench.launch.supervisor import EndedBy, Outcome, run_launch
 from mlbench.runner.cold import clear_cache
@@ -115,7 +114,7 @@ def _record(context: StageContext, prepared: Prepared, outcome: Outcome, launche
         log,
         exit_status=outcome.exit_status,
         stopped=_stopped(context, outcome),
-        target=target_of(context),
+        target=context.plan.target_accuracy,
     )
     return make_record(
         prepared.folder,
@@ -184,12 +183,6 @@ def read_log_if_any(path: Path) -> RunLog | None:
         return read_log(path) if path.is_file() else None
     except InputError:
         return None
-
-
-def target_of(context: StageContext) -> float | None:
-    if context.plan.config.benchmark.kind is BenchmarkKind.train:
-        return context.plan.schedule.target_accuracy
-    return None
 
 
 def _stopped(context: StageContext, outcome: Outcome) -> tuple[RunStatus, str] | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlbench.collect.runfiles import MAX_BYTES, Provenance, RunSetFile
+from mlbench.collect.runfiles import Provenance, RunSetFile
 from mlbench.errors import InputError
+from mlbench.ingest.plain import load_json
 
 HostFacts = Mapping[str, Mapping[str, str]]
 """host -> fact -> text, as in hosts.json."""
@@ -64,14 +64,7 @@ def _text(value: str | None) -> str:
 
 def read_hosts(path: Path) -> dict[str, dict[str, str]]:
     """hosts.json. Raises InputError: it is damaged. A run set without one has no host facts."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: larger than {MAX_BYTES} bytes, so it is not a record of mlbench")
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({error})") from error
-    if not isinstance(data, dict) or not all(isinstance(facts, dict) for facts in data.values()):
+    data = load_json(path, dict)
+    if not all(isinstance(facts, dict) for facts in data.values()):
         raise InputError(f"{path}: expected an object of hosts, each with an object of facts")
     return {str(host): {str(k): str(v) for k, v in facts.items()} for host, facts in data.items()}

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from mlbench.check.finding import Severity
 from mlbench.collect.runfiles import write_json
 from mlbench.collect.runfolder import RunFolder
-from mlbench.errors import InputError
+from mlbench.ingest.plain import load_json
 
 
 def read_findings(folder: RunFolder) -> list[dict[str, Any]]:
     """The findings so far. Raises InputError: the file is damaged."""
-    try:
-        data = json.loads(folder.findings.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder.findings}: cannot be read as JSON ({error})") from error
-    if not isinstance(data, list):
-        raise InputError(f"{folder.findings}: holds a {type(data).__name__}, expected a list")
-    return [item for item in data if isinstance(item, dict)]
+    return [item for item in load_json(folder.findings, list) if isinstance(item, dict)]
 
 
 def put_finding(

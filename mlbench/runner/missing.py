@@ -49,8 +49,3 @@ def missing_slots(attempts: Sequence[Attempt], *, repeats: int, warmup_runs: int
             done.add(key)
     wanted = [(True, index) for index in range(warmup_runs)] + [(False, index) for index in range(repeats)]
     return [Slot(key[1], next_attempt.get(key, 0), key[0]) for key in wanted if key not in done]
-
-
-def runs_started(attempts: Sequence[Attempt]) -> bool:
-    """A measured run has been tried; warm-ups after it would warm nothing."""
-    return any(not item.folder.warmup for item in attempts)

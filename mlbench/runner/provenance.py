@@ -14,8 +14,9 @@ from pathlib import Path
 
 from mlbench import __version__
 from mlbench.collect.runfiles import Provenance
-from mlbench.config import LauncherName
+from mlbench.config import ContainerName, LauncherName
 from mlbench.launch.command import ISLAND
+from mlbench.launch.factory import image_name
 from mlbench.plan.types import Plan
 
 PACKAGES = (
@@ -40,16 +41,14 @@ _MOUNTINFO = Path("/proc/self/mountinfo")
 def gather(plan: Plan, clock_offsets_s: Mapping[str, float]) -> Provenance:
     """The provenance of a run set planned as `plan`, as of now."""
     commit, dirty = git_state(Path(__file__).resolve().parent.parent)
-    compute = plan.config.hardware.compute
-    in_container = plan.config.container.name.value != "none"
-    image = plan.config.container.image or (compute.container_image if compute is not None else None)
+    in_container = plan.config.container.name is not ContainerName.none
     return Provenance(
         mlbench_version=__version__,
         git_commit=commit,
         git_dirty=dirty,
         python=".".join(str(part) for part in sys.version_info[:3]),
         packages=package_versions(),
-        container_image=image if in_container else None,
+        container_image=image_name(plan.config) if in_container else None,
         container_digest=plan.config.container.digest if in_container else None,
         data_mount=mount_of(plan.data.path, _read(_MOUNTINFO)),
         clock_offsets_s=dict(clock_offsets_s),

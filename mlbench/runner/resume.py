@@ -11,7 +11,6 @@ from pathlib import Path
 from mlbench.collect.runfiles import Resume, RunSetFile, read_run_set, write_json
 from mlbench.collect.runfolder import AttemptFolder, RunFolder
 from mlbench.collect.safety import storable_arguments, storable_environment
-from mlbench.config import BenchmarkKind
 from mlbench.errors import PreflightError
 from mlbench.launch.supervisor import Limits, supervise
 from mlbench.plan.types import Plan
@@ -117,8 +116,7 @@ def _adopt(item: AttemptFolder, plan: Plan, identity: RunSetFile, listener: List
         job = load(str(item.job))
     except JobError:
         return False  # it was cut short before it was told anything: nothing was run
-    target = plan.schedule.target_accuracy if plan.config.benchmark.kind is BenchmarkKind.train else None
-    verdict = judge(read_log_if_any(item.mllog), exit_status=None, stopped=None, target=target)
+    verdict = judge(read_log_if_any(item.mllog), exit_status=None, stopped=None, target=plan.target_accuracy)
     record = make_record(
         item,
         verdict,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlbench.config import StorageSettings
+from mlbench.plan import data as data_of_plan
 from mlbench.plan.types import Plan
 
 _ALIGN = 4096
@@ -93,10 +94,8 @@ def mean_record_bytes(plan: Plan) -> float | None:
     """The data set's mean image; where it is not stated, the mean record of its files, if they are here."""
     if plan.data.mean_image_bytes is not None:
         return plan.data.mean_image_bytes
-    files = [Path(path) for path in plan.data.worker.train_rec]
-    if not files or not all(path.is_file() for path in files) or not plan.data.worker.num_train:
-        return None
-    return sum(path.stat().st_size for path in files) / plan.data.worker.num_train
+    data = plan.data.worker
+    return data_of_plan.mean_record_bytes(data.train_rec, data.num_train)
 
 
 def record_bytes(mean_image_bytes: float | None) -> int:
