@@ -17,13 +17,12 @@ from typing import Protocol
 from mlbench.errors import ConfigError
 from mlbench.launch.base import Launch
 from mlbench.launch.command import CONTAINER_ISLAND, CONTAINER_ROOT, ISLAND
+from mlbench.preflight.hardware import is_too_old
 from mlbench.worker.processes import MARK_VARIABLE
 
 Mount = tuple[Path, Path, bool]
 """(host path, container path, read only)."""
 
-_OLDEST_IMAGE = (21, 5)
-_NGC_IMAGE = re.compile(r"/nvidia/mxnet[:+](?P<year>\d{2})\.(?P<month>\d{2})-py3")
 _DIGEST = re.compile(r"^sha256:[0-9a-f]{64}$")
 
 # What tells a process which rank it is, and how it finds the others. Docker and enroot pass no variable that is not
@@ -64,8 +63,7 @@ def check_image(image: Image) -> None:
     """Refuse what cannot run the worker. Raises ConfigError."""
     if image.digest is not None and not _DIGEST.match(image.digest):
         raise ConfigError(f"container.digest: found {image.digest!r}, expected sha256: and 64 hexadecimal digits")
-    match = _NGC_IMAGE.search(image.name.replace("#", "/"))
-    if match is not None and (int(match["year"]), int(match["month"])) < _OLDEST_IMAGE:
+    if is_too_old(image.name):
         raise ConfigError(
             f"container.image {image.name}: it is older than 21.05, the first NGC MXNet image that has the Python the "
             f"worker needs (3.8; images before 2021 have 3.6); take nvcr.io/nvidia/mxnet:21.05-py3 or later"

@@ -120,18 +120,12 @@ def _beside(python: str, program: str) -> str:
     return str(beside) if beside.is_file() else (shutil.which(program) or program)
 
 
-def image_name(config: Config) -> str | None:
-    """The image that `container=` starts: the one that is asked for, else the profile's."""
-    compute = config.hardware.compute
-    return config.container.image or (compute.container_image if compute is not None else None)
-
-
 def make_container(plan: Plan) -> Container | None:
     """The container of `container=`, None for `none`. Raises ConfigError: no image named, or one that is too old."""
     settings = plan.config.container
     if settings.name is ContainerName.none:
         return None
-    name = image_name(plan.config)
+    name = plan.container_image
     if name is None:
         raise ConfigError(f"container={settings.name.value}: no image is named; say container.image=...")
     image = Image(name=name, digest=settings.digest)

@@ -87,6 +87,12 @@ class Plan:
         return self.placement.num_ranks
 
     @property
+    def container_image(self) -> str | None:
+        """The image that `container=` starts: the one that is asked for, else the profile's; None: none is named."""
+        compute = self.config.hardware.compute
+        return self.config.container.image or (compute.container_image if compute is not None else None)
+
+    @property
     def target_accuracy(self) -> float | None:
         """What a run must reach; None for runs without evaluation."""
         return self.schedule.target_accuracy if self.config.benchmark.kind is BenchmarkKind.train else None

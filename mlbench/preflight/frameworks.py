@@ -16,6 +16,8 @@ from mlbench.preflight.check import Check, failed, passed
 
 PROBE_LIMIT_S = 120.0
 """A cold import of MXNet and Horovod from a network file system takes this long at worst."""
+OLDEST_PYTHON = (3, 8)
+"""That the worker runs under."""
 _ISLAND = Path(__file__).resolve().parent.parent / "worker"
 
 # Runs under Python 3.6 too: an image that is too old must be able to say so.
@@ -114,7 +116,7 @@ def judge_frameworks(seen: Frameworks, device: Device, transport: Transport = Tr
 
 def _python(seen: Frameworks) -> Check:
     version = seen.python or "0"
-    if _version(version) < (3, 8):
+    if not can_run_worker(version):
         return failed("python", f"the ranks' Python is {version}, the worker needs 3.8 or newer", "use a newer image")
     return passed("python", version)
 
@@ -169,5 +171,6 @@ def _horovod(seen: Frameworks, device: Device, transport: Transport) -> Check:
     return passed(name, found)
 
 
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.split(".")[:2] if word.isdigit())
+def can_run_worker(python_version: str) -> bool:
+    """Whether a Python is new enough, by its version, `3.8.18`."""
+    return tuple(int(word) for word in python_version.split(".")[:2] if word.isdigit()) >= OLDEST_PYTHON

@@ -14,7 +14,7 @@ from mlbench.preflight.check import Check, failed, not_checked, passed
 
 OLDEST_IMAGE = (21, 5)
 """nvcr.io/nvidia/mxnet:21.05, the first image line with Python 3.8; 20.06 has Python 3.6."""
-_IMAGE_TAG = re.compile(r"nvidia/mxnet:(\d+)\.(\d+)-")
+_NGC_IMAGE = re.compile(r"/nvidia/mxnet[:+](?P<year>\d{2})\.(?P<month>\d{2})-py3")
 BYTES_PER_CPU_RANK = 1_000_000_000
 """Memory of a rank that trains ResNet-50 at 32 px on a CPU, measured: 0.9 GB."""
 
@@ -97,18 +97,22 @@ def check_programs(plan: Plan) -> list[Check]:
 
 def check_image(plan: Plan) -> Check:
     """The container image: named, and not one that is known to be too old for the worker."""
-    compute = plan.config.hardware.compute
-    image = plan.config.container.image or (compute.container_image if compute is not None else None)
+    image = plan.container_image
     if image is None:
         return failed("image", "no container image is named", "add container.image=NAME:TAG")
-    tag = _IMAGE_TAG.search(image)
-    if tag is not None and (int(tag[1]), int(tag[2])) < OLDEST_IMAGE:
+    if is_too_old(image):
         return failed(
             "image",
             f"{image} has Python 3.6, the worker needs 3.8 or newer",
             "use nvcr.io/nvidia/mxnet:21.05-py3 or a later one",
         )
     return passed("image", image)
+
+
+def is_too_old(image: str) -> bool:
+    """An NGC MXNet image, as docker or enroot names it, whose Python cannot run the worker."""
+    match = _NGC_IMAGE.search(image.replace("#", "/"))
+    return match is not None and (int(match["year"]), int(match["month"])) < OLDEST_IMAGE
 
 
 def find_program(name: str) -> str | None:

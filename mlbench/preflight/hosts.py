@@ -24,7 +24,7 @@ from mlbench.config import Device, Stage
 from mlbench.errors import PreflightError
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, not_checked, passed
-from mlbench.preflight.frameworks import frameworks_command, judge_frameworks, read_frameworks
+from mlbench.preflight.frameworks import can_run_worker, frameworks_command, judge_frameworks, read_frameworks
 from mlbench.preflight.reach import Conversation, Reach, run_everywhere
 
 ISLAND = Path(__file__).resolve().parent.parent / "worker"
@@ -35,7 +35,6 @@ _WORK_LIMIT_S = 120.0
 _SHARED_LIMIT_S = 10.0
 """A network file system may show a new file this much later."""
 _MAX_CLOCK_OFFSET_S = 1.0
-_OLDEST_PYTHON = (3, 8)
 _SHOWN_HOSTS = 4
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
@@ -311,8 +310,7 @@ def _data_fault(answer: HostAnswer, first: HostAnswer) -> str | None:
 
 def _python_fault(answer: HostAnswer) -> str | None:
     version = str(answer.seen.get("python", "0"))
-    numbers = tuple(int(word) for word in version.split(".")[:2] if word.isdigit())
-    return None if numbers >= _OLDEST_PYTHON else f"found Python {version}, the worker needs 3.8"
+    return None if can_run_worker(version) else f"found Python {version}, the worker needs 3.8"
 
 
 def _gpu_fault(answer: HostAnswer, slots: int) -> str | None:

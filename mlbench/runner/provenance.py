@@ -16,7 +16,6 @@ from mlbench import __version__
 from mlbench.collect.runfiles import Provenance
 from mlbench.config import ContainerName, LauncherName
 from mlbench.launch.command import ISLAND
-from mlbench.launch.factory import image_name
 from mlbench.plan.types import Plan
 
 PACKAGES = (
@@ -48,7 +47,7 @@ def gather(plan: Plan, clock_offsets_s: Mapping[str, float]) -> Provenance:
         git_dirty=dirty,
         python=".".join(str(part) for part in sys.version_info[:3]),
         packages=package_versions(),
-        container_image=image_name(plan.config) if in_container else None,
+        container_image=plan.container_image if in_container else None,
         container_digest=plan.config.container.digest if in_container else None,
         data_mount=mount_of(plan.data.path, _read(_MOUNTINFO)),
         clock_offsets_s=dict(clock_offsets_s),
