@@ -54,6 +54,12 @@ def locate(path: Path, ruleset: str | None = None) -> Subject:
         root = path.resolve(strict=True)
         if root.is_dir():
             next(root.iterdir(), None)
+        elif not root.is_file():
+            # opening a pipe would wait for a writer
+            raise InputError(
+                f"{path}: is a device, pipe or socket; expected a log, a result folder, a submission tree or a run "
+                f"folder"
+            )
         else:
             with root.open("rb") as stream:
                 stream.read(1)

@@ -6,7 +6,9 @@ instead of obeying them; every table and every sentence of a verb goes through i
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -40,9 +42,14 @@ def make_console(*, stderr: bool = False) -> Console:
     """A Rich console: the terminal's width, or `PIPE_WIDTH` in a pipe; no markup, no guessing at numbers."""
     from rich.console import Console
 
+    class PipedConsole(Console):
+        def on_broken_pipe(self) -> None:
+            # Rich would leave with status 1, which means a bug here; cli/main.py knows what to do.
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    return PipedConsole(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
 def make_table(columns: Sequence[str], *, title: str | None = None, right: Iterable[str] = ()) -> Table:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlbench.cli.main import verb_app
+from mlbench.cli.options import DbOption, JsonOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,10 +45,8 @@ def import_results(
     bundle: Annotated[
         bool, typer.Option("--bundle", help="PATHs are bundles written by `mlbench results export --bundle`.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="Database: a file or a URL; see `mlbench results`.")
-    ] = None,
+    as_json: JsonOption = False,
+    db: DbOption = None,
 ) -> None:
     """Read published results or single logs into the database; the same files twice change nothing."""
     from mlbench.collect.tree import parse_round, scan_tree
@@ -167,7 +166,11 @@ def _print_table(outcome: _Outcome) -> None:
     said = ", ".join(f"{count} {value}" for value, count in counts.items() if count) or "nothing stored"
     runs = sum(run_set.num_runs for run_set, _ in outcome.saved)
     unread = f"; {len(outcome.unreadable)} could not be read" if outcome.unreadable else ""
-    print_text(f"{len(outcome.saved)} run sets with {runs} runs: {said}{unread}.")
+    print_text(f"{_count(len(outcome.saved), 'run set')} with {_count(runs, 'run')}: {said}{unread}.")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 _OUTCOMES = ("inserted", "replaced", "unchanged")

@@ -13,6 +13,7 @@ becomes the status. Everything else is a bug: a traceback and status 1.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -27,6 +28,7 @@ from mlbench.errors import ConfigError, MlbenchError, near_miss
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """128 + SIGPIPE, as every Unix tool whose reader has gone; the verb's own verdict is unknown to the reader then."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ def verb_app(help: str | None = None) -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script; never returns."""
+    _fill_closed_streams()
     sys.exit(run_command(list(sys.argv[1:] if arguments is None else arguments)))
 
 
@@ -84,10 +87,34 @@ def run_command(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # The interpreter flushes stdout once more at exit; give it somewhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return EXIT_BROKEN_PIPE
+    except OSError as error:
+        # Files are written with their name in the error; what has none is standard output.
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _discard_output()
+        return _fail(
+            f"the output cannot be written ({error.strerror}), so it is not whole; free some space and run it again",
+            MlbenchError.exit_code,
+        )
     return status
+
+
+def _fill_closed_streams() -> None:
+    """Give 0, 1 and 2 somewhere to go when they were closed (`>&-`): the next file opened must not become one."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8")
+
+
+def _discard_output() -> None:
+    """The interpreter flushes stdout once more at exit; give it somewhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def dispatch(arguments: list[str]) -> int:
@@ -101,6 +128,10 @@ def dispatch(arguments: list[str]) -> int:
 
         print(f"mlbench {__version__}")
         return 0
+    if "" in arguments:
+        # as a path it would mean the current folder, as a database the default one
+        number = arguments.index("") + 1
+        raise ConfigError(f"argument {number} of mlbench is empty, expected a word; is a variable of the shell unset?")
     verbs = {verb.name: verb for verb in VERBS}
     if first in verbs:
         return _call(verbs[first], arguments[1:])
@@ -163,7 +194,10 @@ def _print_help() -> None:
 def _fail(sentence: str, status: int) -> int:
     from mlbench.cli.console import escape_control
 
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_output()
     print(f"mlbench: {escape_control(sentence)}", file=sys.stderr)
     return status
 

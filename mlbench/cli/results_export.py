@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -54,9 +55,19 @@ def export_bundle(engine: Engine, out: Path, names: Sequence[str], filters: RunS
     chosen = [find_run_set(engine, name) for name in names]
     if not chosen:
         chosen = [item.run_set for item in list_run_sets(engine, filters, limit)]
-    written = write_bundle(engine, chosen, out)
-    print_text(f"{written.num_run_sets} run sets with {written.num_files} files ({written.size_bytes} bytes) in {out}")
+    written = write_bundle(engine, chosen, replaceable(out))
+    sets = f"{written.num_run_sets} run set{'' if written.num_run_sets == 1 else 's'}"
+    print_text(f"{sets} with {written.num_files} files ({written.size_bytes} bytes) in {out}")
     print_text(f"read it elsewhere with: mlbench import --bundle {out.name}")
+
+
+def replaceable(out: Path) -> Path:
+    """Where a file is put whole: the end of a link, so that the link stays. Raises InputError for a device or a pipe,
+    which the finished file would take the place of."""
+    if out.exists() and not out.is_file():
+        kind = "folder" if out.is_dir() else "device or pipe"
+        raise InputError(f"{out}: is a {kind}, expected the name of a file; without --out rows go to standard output")
+    return Path(os.path.realpath(out))
 
 
 def _member(kind: type[_E], option: str, text: str) -> _E:
@@ -73,7 +84,8 @@ def _write(out: Path | None, binary: bool, write: Callable[[IO[Any]], None]) -> 
     if out is None:
         write(sys.stdout.buffer if binary else sys.stdout)
         return
-    part = out.with_name(f".{out.name}.part")
+    out = replaceable(out)
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         with part.open("wb") if binary else part.open("w", encoding="utf-8", newline="") as stream:
             write(stream)

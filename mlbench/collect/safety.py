@@ -27,7 +27,7 @@ _SECRET = re.compile(
 )
 # The password ends at the last @ before the host, because people leave an @ in it unescaped.
 _IN_URL = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]*://[^:/?#@\s]*:)[^/\s]+(?=@)")
-_IN_QUERY = re.compile(r"(?P<head>[?&;](?:password|sslpassword|passfile|token|signature)=)[^&;\s]+", re.I)
+_IN_QUERY = re.compile(r"(?P<head>[?&;](?:password|passwd|pwd|sslpassword|passfile|token|signature)=)[^&;\s]+", re.I)
 _OVERRIDE = re.compile(r"^(?P<head>[+~]*(?P<key>[\w./@-]+)=)(?P<value>.*)$", re.S)
 
 

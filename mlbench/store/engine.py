@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError, TimeoutError
 from sqlalchemy.pool import NullPool, StaticPool
 
@@ -152,6 +153,9 @@ def _may_retry(error: DBAPIError) -> bool:
 def _check_folder(path: Path, readonly: bool) -> None:
     if path.is_dir():
         raise StoreError(f"{path}: is a folder, expected an SQLite file")
+    if path.exists() and not path.is_file():
+        # SQLite would wait for somebody to write into a pipe
+        raise StoreError(f"{path}: is a device, pipe or socket, expected an SQLite file")
     if readonly:
         if not path.exists():
             raise NoDatabaseError(f"{path}: there is no database yet; `mlbench` or `mlbench import` makes it")
@@ -235,14 +239,18 @@ def _prepare_sqlite(engine: Engine, readonly: bool, guarded: bool = True) -> Non
 def _postgres_engine(url: str, readonly: bool) -> Engine:
     options = {"options": "-c default_transaction_read_only=on"} if readonly else {}
     try:
+        if "@" in (make_url(url).host or ""):
+            # the driver would name the rest of the password as the host that it cannot find
+            raise StoreError(f"{mask_url(url)}: holds an @ in user or password; write it as %40")
         # No pool: a verb does little and then waits long, and many machines share the connections of a server.
         return create_engine(
             url, poolclass=NullPool, connect_args={"connect_timeout": 10, "client_encoding": "utf8"} | options
         )
     except ImportError as error:
         raise StoreError(f"{mask_url(url)}: PostgreSQL needs its driver; pip install 'mlbench[postgres]'") from error
-    except SQLAlchemyError as error:
-        raise StoreError(f"{mask_url(url)}: is no database URL; expected postgresql://user@host/name") from error
+    except (SQLAlchemyError, ValueError) as error:
+        # not shown: where its parts cannot be told apart, any of them may be the password
+        raise StoreError("db.url: is no PostgreSQL URL; expected postgresql://user@host:port/name") from error
 
 
 def _match_schema(engine: Engine, readonly: bool) -> None:

@@ -20,6 +20,8 @@ from mlbench.plan.paths import home
 ENVIRONMENT = "MLBENCH_DB_URL"
 MEMORY = "sqlite://"
 
+_NOT_A_FILE = re.compile(r"^postgres(?:ql)?(?:\+\w+)?:|(?:^|\s)password\s*=", re.I)
+"""A PostgreSQL address in another form than a URL; taken as a file's name its password would be shown."""
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+]*)://")
 
 
@@ -31,6 +33,8 @@ def resolve_url(given: str | None) -> str:
     text = given or os.environ.get(ENVIRONMENT) or str(home() / "db" / "mlbench.sqlite")
     match = _SCHEME.match(text)
     if match is None:
+        if _NOT_A_FILE.search(text):
+            raise ConfigError("db.url: looks like a PostgreSQL address, expected the form postgresql://user@host/name")
         return _sqlite_url(Path(text))
     scheme, rest = match[1].lower(), text[match.end() :]
     dialect = scheme.partition("+")[0]
@@ -41,7 +45,9 @@ def resolve_url(given: str | None) -> str:
         if options or path.startswith("/file:"):
             raise ConfigError(f"db.url: {mask_url(text)} has options; write sqlite:///path/to/file alone")
         if not path.startswith("/"):
-            raise ConfigError(f"db.url: {text} names a host; an SQLite URL has three slashes, sqlite:///path/to/file")
+            raise ConfigError(
+                f"db.url: {mask_url(text)} names a host; an SQLite URL has three slashes, sqlite:///path/to/file"
+            )
         return _sqlite_url(Path(unquote(path[1:])))
     if dialect in {"postgresql", "postgres"}:
         return f"postgresql+psycopg://{rest}"

@@ -442,3 +442,12 @@ def test_check_run_that_the_runner_saw_crash_is_lost_whatever_its_log_says(
     assert (status, value["verdict"]) == (0, "compliant"), "one run may be lost"
     warned = {item["rule"] for item in value["findings"] if item["severity"] == "warning" and item["status"] == "fail"}
     assert {"OWN-02", "RUN-07"} <= warned
+
+
+def test_check_pipe_is_unreadable_and_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "result_0.txt")
+
+    status, _, err = run(capsys, tmp_path / "result_0.txt")
+
+    assert status == 2
+    assert "is a device, pipe or socket; expected a log" in err

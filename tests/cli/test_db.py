@@ -102,7 +102,7 @@ def test_bundle_from_export_to_import(capsys: pytest.CaptureFixture[str], home: 
     run_command(["db", "rebuild"])
     out = tmp_path / "x.zip"
     assert run_command(["results", "export", "--bundle", str(out), "latest"]) == 0
-    assert "1 run sets with" in capsys.readouterr().out
+    assert "1 run set with" in capsys.readouterr().out
     other = str(tmp_path / "other.sqlite")
     assert run_command(["import", "--bundle", str(out), "--db", other]) == 0
     assert [item.run_set for item in all_run_sets(open_database(other))] == [NAME]

@@ -1,5 +1,6 @@
 """The command line frame: which verb is meant, how every fault ends, and what starting up costs."""
 
+import errno
 import importlib
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import typer
 
 from mlbench.cli import main as frame
+from mlbench.cli.console import make_console
 from mlbench.cli.main import VERBS, Verb, run_command, verb_app
 from mlbench.errors import MlbenchError, NotCompliantError, RunFailedError, StoppedError
 
@@ -164,3 +166,55 @@ def test_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
 
     assert done.stderr == b""
     assert done.returncode == 141
+
+
+def _mlbench(*arguments: str, cwd: Path, stdout: str = "") -> subprocess.CompletedProcess[str]:
+    """The command as a shell starts it; `stdout` is a shell's redirection."""
+    words = " ".join(f"'{argument}'" for argument in arguments)
+    command = f"'{sys.executable}' -m mlbench.cli.main {words} {stdout}"
+    return subprocess.run(["bash", "-c", command], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [("results", "list"), ("results", "list", "--json"), ("--help",)])
+def test_output_on_a_full_disk_is_a_sentence_and_status_two(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    done = _mlbench(*arguments, cwd=tmp_path, stdout=">/dev/full")
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("mlbench: the output cannot be written (No space left on device)")
+    assert "Traceback" not in done.stderr
+
+
+def test_file_that_cannot_be_written_unhandled_is_still_a_bug(verb: Callable[[Callable[..., None]], None]) -> None:
+    @verb
+    def run() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "runs/file")
+
+    with pytest.raises(OSError, match="runs/file"):
+        run_command(["run"])
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_fault(closed: str, tmp_path: Path) -> None:
+    assert _mlbench("results", "list", cwd=tmp_path, stdout=closed).returncode == 0
+
+
+def test_table_into_a_pipe_that_is_closed_ends_as_unix_tools_do(verb: Callable[[Callable[..., None]], None]) -> None:
+    @verb
+    def run() -> None:
+        make_console().on_broken_pipe()
+
+    before = os.dup(1)
+    try:
+        assert run_command(["run"]) == frame.EXIT_BROKEN_PIPE
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+
+
+@pytest.mark.parametrize("arguments", [("",), ("check", ""), ("import", "a", ""), ("results", "list", "--db", "")])
+def test_empty_argument_is_refused_and_not_taken_as_the_current_folder(
+    arguments: tuple[str, ...], capsys: Capture
+) -> None:
+    assert run_command(list(arguments)) == 2
+    assert f"argument {len(arguments)} of mlbench is empty" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -179,6 +180,27 @@ def test_export_writes_a_whole_file_or_none(capsys: pytest.CaptureFixture[str], 
     assert [row["run_set"] for row in rows].count("set-b") == 3
     assert run_command(["results", "export", "--out", str(tmp_path / "no" / "x.csv")]) == 2
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["x.csv"]
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("option", ["--out", "--bundle"])
+def test_export_to_a_pipe_or_device_is_refused_and_leaves_it(
+    option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert run_command(["results", "export", option, str(pipe)]) == 2
+    assert "device or pipe, expected the name of a file" in capsys.readouterr().err
+    assert pipe.is_fifo()
+
+
+@pytest.mark.usefixtures("filled")
+def test_export_to_a_link_writes_where_it_leads(tmp_path: Path) -> None:
+    link = tmp_path / "newest.csv"
+    link.symlink_to(tmp_path / "a.csv")
+    assert run_command(["results", "export", "--out", str(link)]) == 0
+    assert link.is_symlink()
+    assert (tmp_path / "a.csv").read_text().startswith("run_set,")
 
 
 NOW = datetime(2024, 5, 8, 12, tzinfo=UTC)

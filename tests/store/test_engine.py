@@ -167,6 +167,28 @@ def test_postgres_unreachable_is_one_sentence_without_password() -> None:
     assert "check that the server runs" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://u:hun@hunter2@127.0.0.1:1/x", "write it as %40"),
+        ("postgresql://u:hunter2", "is no PostgreSQL URL"),
+        ("postgresql://u:hunter2@127.0.0.1:port/x", "is no PostgreSQL URL"),
+        ("postgresql://u:hunter2@[::1/x", "is no PostgreSQL URL"),
+    ],
+)
+def test_postgres_url_that_cannot_be_taken_apart_is_a_sentence_without_password(url: str, said: str) -> None:
+    with pytest.raises(StoreError, match=said) as raised:
+        open_database(url)
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("readonly", [True, False])
+def test_open_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path, readonly: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StoreError, match="is a device, pipe or socket, expected an SQLite file"):
+        open_database(str(tmp_path / "pipe"), readonly=readonly)
+
+
 @pytest.mark.postgres
 def test_postgres_name_shown_has_no_password(postgres_url: str) -> None:
     assert ":***@" in display_name(open_database(postgres_url))

@@ -35,7 +35,19 @@ def test_url_relative_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert sqlite_path(resolve_url("sqlite:///x/y.sqlite")) == tmp_path / "x" / "y.sqlite"
 
 
-@pytest.mark.parametrize("url", ["mysql://u:secret@h/db", "sqlite://host/x.db", "sqlite:///x.db?mode=ro", "oracle://h"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://u:secret@h/db",
+        "sqlite://host/x.db",
+        "sqlite://u:secret@host/x.db",
+        "sqlite:///x.db?mode=ro",
+        "oracle://h",
+        "postgresql:u:secret@h/x",
+        "postgresql+psycopg:/u:secret@h/x",
+        "host=h password=secret",
+    ],
+)
 def test_url_of_another_kind_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError) as raised:
         resolve_url(url)
@@ -48,6 +60,7 @@ def test_url_of_another_kind_is_refused_without_its_password(url: str) -> None:
         ("postgresql://u:secret@h/db", "postgresql://u:***@h/db"),
         ("postgresql://u:p@ss:w0rd@h:5432/db", "postgresql://u:***@h:5432/db"),
         ("postgresql://h/db?user=u&password=secret", "postgresql://h/db?user=u&password=***"),
+        ("postgresql://h/db?passwd=secret", "postgresql://h/db?passwd=***"),
         ("postgresql://u@h/db", "postgresql://u@h/db"),
         ("failed for http://a:b@c and http://d:e@f", "failed for http://a:***@c and http://d:***@f"),
     ],
