@@ -9,6 +9,7 @@ from mlbench.config import BenchmarkKind, ComputeProfile, Config, Device, Dtype,
 from mlbench.errors import ConfigError
 from mlbench.plan.batch import Batch, choose_batch
 from mlbench.plan.data import plan_data
+from mlbench.plan.environment import rank_environment
 from mlbench.plan.estimate import expected_rate, time_estimate_s
 from mlbench.plan.machine import Machine
 from mlbench.plan.paths import absolute_config
@@ -59,7 +60,7 @@ def make_plan(config: Config, machine: Machine) -> Plan:
         schedule=_schedule(fixed, batch, placement.num_ranks),
         data=plan_data(fixed, config.data.path, device, threads, rate),
         threads_per_rank=threads,
-        environment=_environment(fixed, threads),
+        environment=rank_environment(fixed, device, threads),
         stages=tuple(config.benchmark.stages),
         notes=tuple(notes),
         runs_dir=Path(fixed.runs_dir or ""),
@@ -82,15 +83,6 @@ def _profile_cores(compute: ComputeProfile | None) -> int | None:
     if compute is None or compute.host_processor_cores is None:
         return None
     return compute.host_processor_cores * (compute.host_processors_per_node or 1)
-
-
-def _environment(config: Config, threads_per_rank: int) -> dict[str, str]:
-    environment: dict[str, str] = {}
-    for profile in (config.hardware.compute, config.hardware.storage):
-        if profile is not None:
-            environment.update(profile.environment)
-    environment.setdefault("OMP_NUM_THREADS", str(threads_per_rank))
-    return environment
 
 
 def _model(config: Config, device: Device) -> tuple[Model, list[str]]:

@@ -26,7 +26,12 @@ def test_make_plan_local_shares_the_cores_and_names_the_machine(planned: Planned
 
     assert (plan.system_name, plan.platform) == ("Lab Box", "1xLab Box")
     assert plan.threads_per_rank == 2  # 4 CPUs, 2 ranks
-    assert plan.environment == {"OMP_NUM_THREADS": "2"}
+    assert plan.environment == {
+        "OMP_NUM_THREADS": "2",
+        "GOMP_SPINCOUNT": "1000",
+        "HOROVOD_CYCLE_TIME": "5",
+        "HOROVOD_FUSION_THRESHOLD": "8388608",
+    }
     assert plan.global_batch_size == 32
     assert (plan.optimizer.warmup_steps, plan.optimizer.decay_steps) == (20, 10 * 20)
 
@@ -43,6 +48,9 @@ def test_make_plan_of_four_dgx_a100(planned: Planned) -> None:
     assert (plan.model.dtype, plan.model.layout) == ("float16", "NHWC")
     assert plan.threads_per_rank == 16  # 128 cores, 8 ranks
     assert plan.environment["NCCL_SOCKET_IFNAME"] == "ib0"
+    # The profile's own, not what is best on a CPU.
+    assert plan.environment["HOROVOD_CYCLE_TIME"] == "0.1"
+    assert "GOMP_SPINCOUNT" not in plan.environment
     # 1,281,167 images / 3264 = 392.5: 393 steps an epoch, 5 of them warm-up, 42 planned.
     assert (plan.optimizer.warmup_steps, plan.optimizer.decay_steps) == (1965, 16506)
 

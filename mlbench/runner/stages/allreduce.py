@@ -113,12 +113,15 @@ def _measure(context: StageContext, backend: AllReduceBackend) -> AllReduceTable
 
 def _plan_for(plan: Plan, backend: AllReduceBackend) -> Plan:
     """Rounds must not be glued together, and plain MPI and nccl-tests are started by mpirun."""
+    config = plan.config
+    compute = config.hardware.compute
     environment = {
-        "HOROVOD_CYCLE_TIME": _TUNED_CYCLE_MS,
         **plan.environment,
+        # Training on a CPU waits longer between its cycles; alone, the all-reduce has the core for itself.
+        "HOROVOD_CYCLE_TIME": _TUNED_CYCLE_MS,
+        **({} if compute is None else compute.environment),
         "HOROVOD_FUSION_THRESHOLD": "0",
     }
-    config = plan.config
     if backend is not AllReduceBackend.horovod and config.launcher.name is LauncherName.local:
         config = dataclasses.replace(config, launcher=dataclasses.replace(config.launcher, transport=Transport.mpi))
     return dataclasses.replace(plan, environment=environment, config=config)
