@@ -58,7 +58,7 @@ def sizing_chart(answer: SizingAnswer, *, width: int = WIDE) -> Any:
         kinds.append("supply of the units needed")
         layers.append(
             base.transform_calculate(kind=f"'{kinds[1]}'")
-            .mark_bar(opacity=0.45, color=GREEN)
+            .mark_bar(opacity=0.45, color=GREEN, width={"band": 0.6})
             .encode(x=x, y=alt.Y("supply:Q", title=y_title), color=_kind(kinds), description="words:N")
         )
         layers.append(
@@ -81,7 +81,11 @@ def _plural(unit: str, count: int) -> str:
 def _kind(kinds: Sequence[str]) -> Any:
     import altair as alt
 
-    return alt.Color("kind:N", scale=alt.Scale(domain=list(kinds), range=[BLUE, GREEN][: len(kinds)]))
+    return alt.Color(
+        "kind:N",
+        scale=alt.Scale(domain=list(kinds), range=[BLUE, GREEN][: len(kinds)]),
+        legend=alt.Legend(symbolOpacity=1),
+    )
 
 
 def comparison_figure(found: Sequence[SideBySide]) -> Plot:
@@ -132,31 +136,38 @@ def _draw_comparison(pairs: Sequence[tuple[str, Comparison]], width: int, *, sev
                 "words": f"{label}, {item.metric.label}: {item.in_words}, {item.verdict}",
             }
         )
-    narrow = width <= NARROW
     present = [word for word in dict.fromkeys(_OUTCOME_WORDS.values()) if any(row["outcome"] == word for row in rows)]
     colours = {"better": GREEN, "worse": ORANGE, "within noise": GREY, "too few runs": MUTED, "n/a": MUTED}
+    scale = alt.Scale(domain=present, range=[colours[word] for word in present])
+    colour = alt.Color("outcome:N", scale=scale, legend=alt.Legend(symbolOpacity=1))
+    if not several:
+        return _ratios(rows, "metric", colour, width)
+    # One panel a metric: the ratios of different metrics lie far apart, those of one metric are what is compared.
+    panels = [
+        _ratios([row for row in rows if row["metric"] == metric], "set", colour, width).properties(title=metric)
+        for metric in dict.fromkeys(row["metric"] for row in rows)
+    ]
+    return alt.vconcat(*panels, spacing=10).resolve_scale(color="shared")
+
+
+def _ratios(rows: Sequence[dict[str, Any]], names: str, colour: Any, width: int) -> Any:
+    """Points with their intervals; `names` is the field that the lines are called by."""
+    import altair as alt
+
+    narrow = width <= NARROW
+    longest = max(len(row[names]) for row in rows)
+    taken = min(width // 3, 16 + 6 * longest) if names == "set" else min(170, 12 + 6 * longest)
     base = alt.Chart(inline(rows))
     axis = alt.Axis(format=".3~f", tickCount=5 if narrow else 8)
     x = alt.X("ratio:Q", title="ratio, right is better", scale=alt.Scale(zero=False, padding=14), axis=axis)
-    y = alt.Y("metric:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, grid=True))
-    sets = list(dict.fromkeys(label for label, _ in pairs))
-    legend = alt.Legend(columns=1 if narrow and several else 0, symbolOpacity=1)
-    colour = alt.Color(
-        "outcome:N", scale=alt.Scale(domain=present, range=[colours[word] for word in present]), legend=legend
-    )
-    channels: dict[str, Any] = {"y": y, "color": colour}
-    if several:
-        channels["yOffset"] = alt.YOffset("set:N", sort=sets)
-    bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3, opacity=0.6)
-    points = base.mark_point(size=90, filled=True, opacity=1).encode(x=x, description="words:N", **channels)
-    if several:
-        names = alt.Legend(columns=1 if narrow else 0, symbolFillColor=GREY, symbolStrokeColor=GREY)
-        points = points.encode(shape=alt.Shape("set:N", scale=alt.Scale(domain=sets), legend=names))
+    y = alt.Y(f"{names}:N", sort=None, title=None, axis=alt.Axis(labelLimit=taken, grid=True))
     one = alt.Chart(inline([{"ratio": 1}])).mark_rule(color=INK, strokeDash=[4, 3])
-    layers = [one.encode(x=x), bars.encode(x=alt.X("low:Q"), x2="high:Q", **channels), points]
-    taken = min(170, 12 + 6 * max(len(row["metric"]) for row in rows))
-    step = {"step": 30 if not several else max(14, 36 // len(sets)), "for": "position" if not several else "offset"}
-    return alt.layer(*layers).properties(width=width - 40 - taken, height=step)
+    bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3, opacity=0.6)
+    return alt.layer(
+        one.encode(x=x),
+        bars.encode(x=alt.X("low:Q"), x2="high:Q", y=y, color=colour),
+        base.mark_point(size=90, filled=True, opacity=1).encode(x=x, y=y, color=colour, description="words:N"),
+    ).properties(width=width - 40 - taken, height={"step": 28 if names == "metric" else 20})
 
 
 _OUTCOME_WORDS = {

@@ -206,7 +206,7 @@ def _draw_accuracy(lines: Sequence[_Line], target: float | None, width: int) -> 
             x=x,
             y=y,
             detail="run:N",
-            color=name_colour(names, narrow=narrow),
+            color=name_colour(names, width),
         )
         dash = alt.StrokeDash("converged:N", scale=alt.Scale(domain=[True, False], range=[[1, 0], [2, 3]]), legend=None)
         layers = [

@@ -8,7 +8,7 @@ from typing import Any
 from mlbench.analyse.consistency import Consistency
 from mlbench.publish.charts.figure import NARROW, Absent, Figure, Plot
 from mlbench.publish.charts.labels import bytes_text, grouped, rate_unit, set_labels
-from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, SERIES, SKY, inline
+from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, SERIES, SKY, inline, legend_columns
 from mlbench.store.tables import AllReduceResult, RunSet, StorageResult
 
 _LARGE_BYTES = 1 << 20
@@ -78,7 +78,7 @@ def _draw_allreduce(series: dict[str, list[AllReduceResult]], width: int) -> Any
     colour = alt.Color(
         "series:N",
         scale=alt.Scale(domain=names, range=[SERIES[i % len(SERIES)] for i in range(len(names))]),
-        legend=alt.Legend(columns=1 if narrow else 2),
+        legend=alt.Legend(columns=legend_columns(names, width)),
     )
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=colour)
     wrong = base.transform_filter("datum.wrong == 'wrong values'").mark_point(

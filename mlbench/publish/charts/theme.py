@@ -16,7 +16,9 @@ PURPLE = "#aa4499"
 SKY = "#56b4e9"
 AMBER = "#c98a00"
 GREY = "#7d858f"
-SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, GREY, "#661100")
+_MORE = ("#882255", "#332288", "#117733", "#8a8a1f", "#661100")
+"""Further colours of Paul Tol's muted scheme, for many run sets in one plot."""
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, GREY, *_MORE)
 
 INK = "#1c2127"
 MUTED = "#59626d"
@@ -36,6 +38,10 @@ DARK = {
     PURPLE: "#de8ad0",
     AMBER: "#f0b429",
     GREY: "#98a2ae",
+    "#882255": "#d77fa8",
+    "#332288": "#9d90e8",
+    "#117733": "#69c98a",
+    "#8a8a1f": "#c9c95a",
     "#661100": "#d98b6b",
 }
 """Light colour -> the one that is legible on dark paper."""
@@ -91,11 +97,17 @@ def inline(rows: Iterable[dict[str, Any]]) -> Any:
     return alt.InlineData(values=tuple(rows))
 
 
-def name_colour(names: Sequence[str], *, narrow: bool) -> Any:
+def legend_columns(names: Sequence[str], width: int) -> int:
+    """Columns of a legend above a plot of `width` pixels, so that it does not reach beyond it; 0 is one row."""
+    widest = 60 + 7 * max(map(len, names))
+    columns = max(1, width // widest)
+    return 0 if columns >= len(names) else columns
+
+
+def name_colour(names: Sequence[str], width: int) -> Any:
     """Altair's colour channel for the field `name`; no legend for more names than can be told apart."""
     import altair as alt
 
-    columns = (1 if max(map(len, names)) > 12 else 3) if narrow else (2 if max(map(len, names)) > 40 else 0)
     scale = alt.Scale(domain=list(names), range=[SERIES[index % len(SERIES)] for index in range(len(names))])
-    legend = alt.Legend(columns=columns) if len(names) <= 12 else None
+    legend = alt.Legend(columns=legend_columns(names, width)) if len(names) <= len(SERIES) else None
     return alt.Color("name:N", scale=scale, legend=legend)

@@ -144,8 +144,8 @@ def _draw_throughput(
         for value in bar.sample.values
         if len(bar.sample.values) > 1
     ]
-    if len(labels) == 1:
-        return _lying_bars(rows, dots, width)
+    if len(labels) == 1 or (not linear and len(labels) > (2 if narrow else 4)):
+        return _lying_bars(rows, dots, labels, width)
     highest = max([row["top"] for row in rows] + [item["rate"] for item in linear])
     x = alt.X(
         "label:N",
@@ -193,24 +193,32 @@ def _linear_layers(linear: Sequence[dict[str, Any]], efficiency: dict[str, float
     ]
 
 
-def _lying_bars(rows: Sequence[dict[str, Any]], dots: Sequence[dict[str, Any]], width: int) -> Any:
-    """One run set alone: two bars that lie, so that they are not taller than what they say."""
+def _lying_bars(
+    rows: Sequence[dict[str, Any]], dots: Sequence[dict[str, Any]], labels: Sequence[str], width: int
+) -> Any:
+    """One run set alone, or many: bars that lie, so that neither bars nor names need more room than there is."""
     import altair as alt
 
+    one = len(labels) == 1
     scale = alt.Scale(domain=[0, max(row["top"] for row in rows) * 1.2], nice=False)
     ticks = alt.Axis(tickCount=4, format="~s" if width <= NARROW else ",.0f")
+    taken = 70 if one else min(width // 3, 20 + 6 * max(map(len, labels)))
+    channels: dict[str, Any] = {}
+    if one:
+        channels["y"] = alt.Y("kind:N", sort=[OVERALL, FIRST], title=None)
+    else:
+        channels["y"] = alt.Y("label:N", sort=list(labels), title=None, axis=alt.Axis(labelLimit=taken))
+        channels["yOffset"] = alt.YOffset("kind:N", sort=[OVERALL, FIRST])
+    base = alt.Chart(inline({**row, "text": f"mean {row['text']}" if one else row["text"]} for row in rows))
     x = alt.X("rate:Q", title="samples/s", scale=scale, axis=ticks)
-    y = alt.Y("kind:N", sort=[OVERALL, FIRST], title=None)
-    base = alt.Chart(inline({**row, "text": f"mean {row['text']}"} for row in rows))
-    texts = base.mark_text(align="left", dx=8, color=INK)
-    layers = [
-        base.mark_bar(height={"band": 0.75}).encode(x=x, y=y, color=_kind_colour(legend=False), description="words:N"),
-        texts.encode(x=alt.X("top:Q", scale=scale), y=y, text="text:N"),
-    ]
+    bars = base.mark_bar(height={"band": 0.75 if one else 0.9})
+    layers = [bars.encode(x=x, color=_kind_colour(legend=not one), description="words:N", **channels)]
     if dots:
-        points = alt.Chart(inline(dots)).mark_circle(size=24, opacity=0.9, color=INK)
-        layers.insert(1, points.encode(x=x, y=y, description="words:N"))
-    return alt.layer(*layers).properties(width=width - 110, height={"step": 42})
+        points = alt.Chart(inline(dots)).mark_circle(size=24 if one else 12, opacity=0.9, color=INK)
+        layers.append(points.encode(x=x, description="words:N", **channels))
+    texts = base.mark_text(align="left", dx=8, color=INK, fontSize=12 if one else 11)
+    layers.append(texts.encode(x=alt.X("top:Q", scale=scale), text="text:N", **channels))
+    return alt.layer(*layers).properties(width=width - taken - 40, height={"step": 42 if one else 17})
 
 
 def _kind_colour(*, legend: bool = True) -> Any:
@@ -279,7 +287,7 @@ def _draw_epochs(points: Sequence[dict[str, Any]], names: Sequence[str], width: 
             axis=alt.Axis(format="~s" if narrow else ",.4~r", tickCount=5),
         ),
         detail="run:N",
-        color=name_colour(names, narrow=narrow),
+        color=name_colour(names, width),
     )
     return alt.layer(
         base.mark_line(opacity=0.8, strokeWidth=1.5), base.mark_circle(size=22).encode(description="words:N")

@@ -110,11 +110,16 @@ _ORDER = (
 )  # fmt: skip
 
 
+_MAX_NAMES_IN_TITLE = 3
+
+
 def _title(named: Sequence[Named]) -> str:
     if len(named) == 1:
         run_set = named[0].run_set
         return " ".join(part for part in (run_set.round, run_set.org, run_set.system) if part and part != "unnamed")
     labels = [item.label for item in named]
+    if len(labels) > _MAX_NAMES_IN_TITLE:
+        return f"{labels[0]} and {len(labels) - 1} others"
     return " and ".join(labels) if len(labels) == 2 else f"{', '.join(labels[:-1])} and {labels[-1]}"
 
 
