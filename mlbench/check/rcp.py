@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from mlbench.analyse.rcp import RcpBasis, RcpResult, ReferencePoint, find_reference, prune, rcp_test, reference_point
+from mlbench.analyse.score import RUNS_ASKED
 from mlbench.config import Division
 from mlbench.errors import InputError
+from mlbench.plan.rules import CLOSED_REPEATS
 
 FIRST_RULESET = (1, 0, 0)
 """The test applies from here on, in the closed division."""
 FIRST_NORMALISING_RULESET = (2, 1, 0)
 """From here on a score is multiplied by the factor when it is above 1."""
-NUM_RUNS = {"resnet": 5}
 
 _MAX_BYTES = 4_000_000
 
@@ -80,7 +81,7 @@ def reference_points(ruleset: str, benchmark: str = "resnet") -> tuple[Reference
 
 def _point(item: dict[str, Any], benchmark: str) -> ReferencePoint:
     epochs = [float(value) for value in item["Epochs to converge"]]
-    return reference_point(int(item["BS"]), epochs, num_runs=NUM_RUNS.get(benchmark, 5))
+    return reference_point(int(item["BS"]), epochs, num_runs=RUNS_ASKED.get(benchmark, CLOSED_REPEATS))
 
 
 def mlperf_logging_folder() -> Path:

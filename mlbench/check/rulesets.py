@@ -7,19 +7,18 @@ from pathlib import Path
 
 from mlperf_logging import benchmark_meta
 
+from mlbench.config import Division, SubmissionStatus
 from mlbench.errors import ConfigError, near_miss
+from mlbench.plan.rules import RULESETS as RESNET_RULESETS
 
-DEFAULT_RULESET = "4.0.0"
+DEFAULT_RULESET = RESNET_RULESETS[-1]
 """The last ruleset that knows ResNet-50."""
 
-RULESETS = (
-    "0.7.0", "1.0.0", "1.1.0", "2.0.0", "2.1.0", "3.0.0", "3.1.0", "4.0.0",
-    "4.1.0", "5.0.0", "5.1.0", "6.0.0", "6.1.0",
-)  # fmt: skip
+RULESETS = (*RESNET_RULESETS, "4.1.0", "5.0.0", "5.1.0", "6.0.0", "6.1.0")
 """What mlperf_logging 4.1.68 can check; 0.6.0 has another log layout and no package checker worth the name."""
 
-DIVISIONS = ("closed", "open")
-LOGGED_STATUSES = ("onprem", "cloud", "preview", "research")
+DIVISIONS = tuple(division.value for division in Division)
+LOGGED_STATUSES = tuple(status.value for status in SubmissionStatus)
 DESCRIPTION_STATUSES = (
     "Available on-premise",
     "Available cloud",

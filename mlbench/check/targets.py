@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mlbench.analyse.score import RESNET_TARGET, Target
+from mlbench.analyse.score import Target
 from mlbench.check.rcp import mlperf_logging_folder, ruleset_version
+from mlbench.plan.rules import CLOSED_TARGET
 
 _MAX_BYTES = 1_000_000
 _CHECK = re.compile(r"""^\s*ATLEAST_ONE_CHECK:\s*(["'])(?P<rule>.*)\1\s*$""", re.MULTILINE)
@@ -25,7 +26,7 @@ _RULE = re.compile(
 def ruleset_target(benchmark: str, ruleset: str) -> Target | None:
     """What a ruleset asks of a benchmark in the closed division; None when it does not say so in a plain number."""
     if benchmark == "resnet":
-        return Target(RESNET_TARGET)
+        return Target(CLOSED_TARGET)
     version = ruleset_version(ruleset)
     if version is None or not benchmark.replace("_", "").isalnum():
         return None
@@ -45,7 +46,7 @@ def target_of(benchmark: str | None, ruleset: str | None, logged: float | None) 
     """
     rule = ruleset_target(benchmark, ruleset) if benchmark and ruleset else None
     if rule is None and benchmark == "resnet":
-        rule = Target(RESNET_TARGET)
+        rule = Target(CLOSED_TARGET)
     if logged is None:
         return rule
     return Target(logged, rule.higher_is_better if rule else True)
