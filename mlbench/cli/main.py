@@ -16,14 +16,16 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import typer
-from typer.main import get_command
+from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple
 
 from mlbench.errors import ConfigError, MlbenchError, near_miss
+
+if TYPE_CHECKING:
+    import typer
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -31,8 +33,7 @@ EXIT_BROKEN_PIPE = 141
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(NamedTuple):
     name: str
     module: str
     help: str
@@ -60,6 +61,8 @@ VERBS: tuple[Verb, ...] = (
 
 def verb_app(help: str | None = None) -> typer.Typer:
     """A Typer application with the settings that every verb shares."""
+    import typer
+
     return typer.Typer(
         help=help,
         add_completion=False,
@@ -72,6 +75,7 @@ def verb_app(help: str | None = None) -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script; never returns."""
     _fill_closed_streams()
+    _end_cleanly_when_told()
     sys.exit(run_command(list(sys.argv[1:] if arguments is None else arguments)))
 
 
@@ -82,8 +86,6 @@ def run_command(arguments: list[str]) -> int:
         sys.stdout.flush()
     except MlbenchError as error:
         return _fail(str(error), error.exit_code)
-    except typer.Abort:
-        return _fail("interrupted", EXIT_INTERRUPTED)
     except KeyboardInterrupt:
         return _fail("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
@@ -99,6 +101,23 @@ def run_command(arguments: list[str]) -> int:
             MlbenchError.exit_code,
         )
     return status
+
+
+def _end_cleanly_when_told() -> None:
+    """SIGTERM and a closed terminal end a verb as Ctrl-C does; a run set has its own way once it has begun."""
+    process = os.getpid()
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        if os.getpid() == process:
+            raise KeyboardInterrupt
+        # A forked helper of ours simply ends.
+        signal.signal(signum, signal.SIG_DFL)
+        signal.raise_signal(signum)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # What is ignored stays so: nohup ignores SIGHUP.
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)
 
 
 def _fill_closed_streams() -> None:
@@ -132,6 +151,12 @@ def dispatch(arguments: list[str]) -> int:
         # as a path it would mean the current folder, as a database the default one
         number = arguments.index("") + 1
         raise ConfigError(f"argument {number} of mlbench is empty, expected a word; is a variable of the shell unset?")
+    try:
+        os.getcwd()  # noqa: PTH109 - only whether there is one
+    except OSError as error:
+        raise ConfigError(
+            f"the current folder cannot be used ({error.strerror}); it was removed or closed; change to another one"
+        ) from error
     verbs = {verb.name: verb for verb in VERBS}
     if first in verbs:
         return _call(verbs[first], arguments[1:])
@@ -144,7 +169,10 @@ def dispatch(arguments: list[str]) -> int:
 
 
 def _call(verb: Verb, arguments: list[str]) -> int:
+    # Imported late: Ctrl-C in the tenth of a second that this takes must find us listening.
+    import typer
     from typer.exceptions import TyperException
+    from typer.main import get_command
 
     try:
         app = getattr(importlib.import_module(verb.module), verb.attribute)
@@ -161,6 +189,8 @@ def _call(verb: Verb, arguments: list[str]) -> int:
             command.invoke(context)
     except typer.Exit as leave:
         return int(leave.exit_code)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
     except TyperException as error:
         text = error.format_message()
         raise ConfigError(f"{program}: {text.rstrip('.')}; see {program} --help") from error

@@ -3,8 +3,10 @@
 import errno
 import importlib
 import os
+import signal
 import subprocess
 import sys
+import time
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -218,3 +220,37 @@ def test_empty_argument_is_refused_and_not_taken_as_the_current_folder(
 ) -> None:
     assert run_command(list(arguments)) == 2
     assert f"argument {len(arguments)} of mlbench is empty" in capsys.readouterr().err
+
+
+def test_verb_in_a_folder_that_was_removed_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert run_command(["plan"]) == 2
+
+    assert capsys.readouterr().err.startswith("mlbench: the current folder cannot be used (No such file or directory);")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3])
+def test_verb_told_to_end_before_it_has_begun_says_interrupted(tmp_path: Path, signum: int, after_s: float) -> None:
+    # No program can guard the interpreter's own start-up, so that is waited for.
+    code = (
+        "import sys; from mlbench.cli.main import main; "
+        "sys.stdout.write('up\\n'); sys.stdout.flush(); main(['doctor', 'launcher=rehearsal'])"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    time.sleep(0.02 + after_s)
+    process.send_signal(signum)
+    _, errors = process.communicate(timeout=60)
+
+    assert (process.returncode, errors) == (130, "mlbench: interrupted\n")
