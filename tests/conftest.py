@@ -61,11 +61,9 @@ def _no_slurm() -> str | None:
 
 
 def _no_python38() -> str | None:
-    if os.environ.get("MLBENCH_PYTHON38") or shutil.which("python3.8"):
-        return None
-    if any(Path.home().glob(".pyenv/versions/3.8*/bin/python3.8")):
-        return None
-    return "a Python 3.8 (MLBENCH_PYTHON38)"
+    from tests.support.python38 import find_python38
+
+    return None if find_python38() is not None else "a Python 3.8 (MLBENCH_PYTHON38)"
 
 
 ABSENT: dict[str, Callable[[], str | None]] = {

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import mlperf_logging
 import pytest
 
+from tests.support.python38 import find_python38
 from tests.worker.conftest import ROOT, SmallSet, job_for, read_log
 
 pytestmark = [pytest.mark.python38, pytest.mark.slow]
@@ -26,16 +26,10 @@ def has_mxnet(python: Path) -> bool:
     return subprocess.run([str(python), "-c", probe], check=False, timeout=60).returncode == 0
 
 
-def some_python38() -> Path:
-    named = os.environ.get("MLBENCH_PYTHON38") or shutil.which("python3.8")
-    if named:
-        return Path(named)
-    return sorted(Path.home().glob(".pyenv/versions/3.8*/bin/python3.8"))[0]
-
-
 @pytest.fixture(scope="session")
 def python38(pytestconfig: pytest.Config) -> Path:
-    base = some_python38()
+    base = find_python38()
+    assert base is not None
     if has_mxnet(base):
         return base
     assert pytestconfig.cache is not None
