@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,18 @@ def test_run_contestant_that_fails_is_named_and_the_others_go_on() -> None:
     assert "  failed: peer: torch cannot be imported" in report_lines(report)
 
 
+def test_goal_missed_by_wall_time_alone_on_a_busy_machine_is_told_apart() -> None:
+    given = experiment([], Goal(bound=2.5, at_least=True))
+    report = run(given, 3)
+    for others_cores, shown, closing in (
+        (0.1, "MISSED", "  missed: ours / peer: 1.50, goal >=2.5 (40% below)"),
+        (1.5, "(busy)", "  not met: ours / peer: 1.50, goal >=2.5 (busy); by CPU time 3.00 meets it"),
+    ):
+        seen = replace(report, others_cores=others_cores)
+        assert report_lines(seen)[1].endswith(shown)
+        assert closing_lines([seen]) == ["0 of 1 goals met", closing]
+
+
 def test_ratio_without_numbers_of_one_side_is_none() -> None:
     assert ratio_of([], [1.0]) is None
     assert ratio_of([1.0], []) is None
@@ -122,7 +135,7 @@ def whole_report() -> Report:
 
 
 def test_table_fits_80_columns_and_says_what_is_missed() -> None:
-    report = whole_report()
+    report = replace(whole_report(), others_cores=0.1)
     lines = [*machine_lines(machine_facts()), *heading(), *report_lines(report), *closing_lines([report])]
     assert max(map(len, lines)) <= WIDTH == 80
     text = "\n".join(lines)

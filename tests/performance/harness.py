@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tests.performance.machine import LoadWatch
+from tests.performance.machine import BUSY_CORES, LoadWatch
 
 
 class PeerError(Exception):
@@ -113,10 +113,24 @@ class Outcome:
         return None if self.wall_ratio is None else self.wall_ratio.median
 
     @property
+    def judged_by_cpu(self) -> float | None:
+        """The same from processor time: what the goal would be compared with if nobody else used the machine."""
+        if self.ratio.goal is None:
+            return None
+        found = self.cpu_ratio if self.ratio.goal.of_ratio else self.cpu_ours
+        return None if found is None else found.median
+
+    @property
     def met(self) -> bool | None:
         """Whether the goal is met; None without a goal."""
         value = self.judged
         return None if value is None or self.ratio.goal is None else self.ratio.goal.met(value)
+
+    @property
+    def met_by_cpu(self) -> bool:
+        """Whether processor time alone meets the goal."""
+        value = self.judged_by_cpu
+        return value is not None and self.ratio.goal is not None and self.ratio.goal.met(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +144,11 @@ class Report:
     others_cores: float | None
     """Cores that other processes kept busy meanwhile, mean."""
     rounds: dict[str, list[Metrics]]
+
+    @property
+    def busy(self) -> bool:
+        """Others used so much of the machine that wall times are doubtful."""
+        return self.others_cores is not None and self.others_cores > BUSY_CORES
 
 
 def spread(values: Sequence[float]) -> Spread:
