@@ -6,12 +6,12 @@ time is the mean over ranks. The result of one round is checked in the same run,
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
+from .files import write_json
 from .job import AllReduce, Job, JobError
 from .ranks import Rank
 
@@ -211,13 +211,7 @@ def _write(path: str, reducer: Any, rank: Rank, hosts: List[str], rows: List[Dic
         "settings": reducer.settings(),
         "rows": rows,
     }
-    part = path + ".part"
-    with open(part, "w", encoding="utf-8") as stream:
-        json.dump(value, stream, indent=1)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(part, path)
+    write_json(path, value)
 
 
 def _gather_bytes(reducer: HorovodReducer, text: str) -> List[str]:

@@ -17,6 +17,8 @@ import subprocess
 import sys
 from typing import Any, Dict, List, Optional
 
+from .files import write_json
+
 STATUS_NO_FIO = 3
 
 
@@ -72,10 +74,8 @@ def main(arguments: List[str]) -> int:
     finally:
         if own_files:
             shutil.rmtree(own_files, ignore_errors=True)
-    path = os.path.join(folder, host + ".json")
-    with open(path + ".part", "w", encoding="utf-8") as stream:
-        json.dump({"host": host, "memory_bytes": memory_bytes(), "tests": results}, stream, indent=1)
-    os.replace(path + ".part", path)
+    report = {"host": host, "memory_bytes": memory_bytes(), "tests": results}
+    write_json(os.path.join(folder, host + ".json"), report)
     return 0
 
 

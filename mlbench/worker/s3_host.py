@@ -18,6 +18,7 @@ import threading
 import time
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
+from .files import write_json
 from .parent import rank_of
 from .pipelines.records import DataFault
 from .s3 import Endpoints, client_maker, object_size, read_range, split_url
@@ -128,10 +129,7 @@ def main(arguments: List[str]) -> int:
     except DataFault as error:
         sys.stderr.write("s3_host: %s\n" % error)
         return 1
-    path = os.path.join(spec["folder"], "rank_%d.json" % rank)
-    with open(path + ".part", "w", encoding="utf-8") as stream:
-        json.dump(found, stream, indent=1)
-    os.replace(path + ".part", path)
+    write_json(os.path.join(spec["folder"], "rank_%d.json" % rank), found)
     return 0
 
 

@@ -7,11 +7,10 @@ the MLLOG records, rank 0 writes the numbers as one JSON object to `files.result
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from .files import write_json
 from .log import RunLog, log_settings, log_submission
 from .pipelines.base import Batch, Training, global_batch_size, open_training
 from .ranks import Alone
@@ -40,7 +39,7 @@ def run(job: TrainingJob, ranks: Alone, log: RunLog) -> None:
         finally:
             training.close()
         if ranks.rank.rank == 0:
-            write_result(job.files.result, result)
+            write_json(job.files.result, result)
     except BaseException:
         log.stop("run_stop", status="aborted")
         raise
@@ -130,13 +129,3 @@ def summary(job: TrainingJob, elapsed_s: float, data_wait_s: float, step_times_s
         "step_time_p95_s": ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))],
         "step_time_max_s": ordered[-1],
     }
-
-
-def write_result(path: str, result: Dict[str, Any]) -> None:
-    """Write the file whole or not at all."""
-    partial = path + ".partial"
-    with open(partial, "w", encoding="utf-8") as stream:
-        stream.write(json.dumps(result, indent=1) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(partial, path)
