@@ -65,6 +65,16 @@ def test_reference_shows_the_defaults_that_composition_gives() -> None:
             assert cells[2] == f"`{value_at(imagenet, key)}`", key
 
 
+def test_reference_lists_every_choice_of_a_key() -> None:
+    schema = Schema(Config)
+    takes = {match["key"]: match["rest"].split(" | ")[0] for match in ROW.finditer(EVERY_KEY)}
+
+    for key, cell in takes.items():
+        node = schema.find(key)
+        if node is not None and isinstance(node.type, type) and issubclass(node.type, Enum):
+            assert cell == node.expected, key
+
+
 REFUSALS = re.findall(r"^    \$ mlbench (.*)\n    mlbench: (.*)$", REFERENCE, re.MULTILINE)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mlbench.config import RehearsalConfig, RehearsalFault
@@ -11,6 +13,11 @@ from mlbench.worker.rehearsal import FAULTS
 
 def settings(fault_in_run: int | None) -> RehearsalConfig:
     return RehearsalConfig(fault=RehearsalFault.crash, fault_in_run=fault_in_run, seconds_per_run=0.1, epochs=5)
+
+
+def test_every_fault_is_explained_in_the_how_to() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "run.md").read_text(encoding="utf-8")
+    assert all(f"| `{fault.value}` |" in page for fault in RehearsalFault if fault is not RehearsalFault.none)
 
 
 def test_faults_of_the_configuration_are_those_the_worker_plays() -> None:
