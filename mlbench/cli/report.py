@@ -32,7 +32,10 @@ def report(
         Path, typer.Option("--out", metavar="DIR", help="Folder of the report: new, empty, or an earlier one.")
     ],
     formats: Annotated[
-        str, typer.Option("--formats", metavar="LIST", help="Files of each plot: svg, png, pdf, html (interactive).")
+        str,
+        typer.Option(
+            "--formats", metavar="LIST", help="Files of each plot: svg, png, pdf, html (interactive), or none."
+        ),
     ] = _DEFAULT_FORMATS,
     hardware: Annotated[
         str | None,
@@ -108,13 +111,18 @@ def report(
 
 
 def _formats(text: str) -> list[PlotFormat]:
+    """`svg,png` as formats; `none` for no files beside the page."""
     from mlbench.publish.charts import PlotFormat
 
     known = [form.value for form in PlotFormat]
     words = list(dict.fromkeys(word.strip().lower() for word in text.split(",") if word.strip()))
+    if words == ["none"]:
+        return []
     for word in words:
         if word not in known:
-            raise ConfigError(f"--formats: found {word!r}, expected some of {', '.join(known)}{near_miss(word, known)}")
+            raise ConfigError(
+                f"--formats: found {word!r}, expected some of {', '.join(known)}, or none{near_miss(word, known)}"
+            )
     return [PlotFormat(word) for word in words]
 
 
