@@ -249,6 +249,17 @@ def test_traces_of_a_short_run_have_no_gaps(num_samples: int) -> None:
     assert None not in trace.mean
 
 
+def test_one_metric_that_came_late_does_not_make_the_others_coarse() -> None:
+    late = series("b", "cpu_share", [0.5])
+    rows = [series("a", "cpu_share", [0.5] * 300), series("a", "cpu_iowait_share", [0.1] * 300), late]
+    assert len(traces(panel("cpu"), rows, (0.0, 300.0), 240)[0].mean) == 200
+
+
+def test_traces_of_a_series_without_a_value_are_left_out() -> None:
+    rows = [series("a", "cpu_share", []), series("b", "cpu_share", [None] * 30)]
+    assert traces(panel("cpu"), rows, (0.0, 30.0), 10) == []
+
+
 def test_traces_keep_a_gap_that_was_not_measured_and_skip_unknown_metrics() -> None:
     rows = [series("a", "cpu_share", [0.5] * 10 + [None] * 10 + [0.5] * 10), series("a", "surprise", [1.0] * 30)]
     (trace,) = traces(panel("cpu"), rows, (0.0, 30.0), 3)

@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 from typing import Any
 
 from mlbench.publish.charts.figure import NARROW, Absent, Figure, Plot
@@ -128,8 +129,9 @@ def traces(panel: Panel, series: Iterable[TelemetrySeries], span: tuple[float, f
     found = []
     patterns = [re.compile(quantity.pattern) for quantity in panel.quantities]
     rows = [row for row in series if any(pattern.fullmatch(row.metric) for pattern in patterns)]
-    fewest = min((_num_inside(row, span) for row in rows), default=0)
-    num_buckets = max(1, min(max_buckets, int(fewest / _SAMPLES_PER_BUCKET)))
+    counts = [count for row in rows if (count := _num_inside(row, span)) > 0]
+    usual = median_low(counts) if counts else 0  # one metric that came late must not make all lines coarse
+    num_buckets = max(1, min(max_buckets, int(usual / _SAMPLES_PER_BUCKET)))
     for quantity, pattern in zip(panel.quantities, patterns, strict=True):
         groups: dict[str, list[list[float | None]]] = {}
         for row in rows:
@@ -296,6 +298,8 @@ def _draw(panel: Panel, epochs: Sequence[Epoch], span: tuple[float, float], foun
             base.mark_area(opacity=0.22, interpolate="linear").encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
         )
     layers.append(base.mark_line(strokeWidth=1.6).encode(x=x, y=y, color=colour))
+    if len(rows) <= 3 * len(found):  # too few for a line to be seen
+        layers.append(base.mark_circle(size=40).encode(x=x, y=y, color=colour))
     return alt.layer(*layers).properties(width=width - 70, height=130)
 
 
