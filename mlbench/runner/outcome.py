@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from mlbench.analyse.score import ScoreStatus
 from mlbench.check.finding import Finding, Verdict
 from mlbench.collect.runfiles import RunSetFile
-from mlbench.collect.runfolder import RunFolder
+from mlbench.collect.runfolder import RunFolder, last_attempts
 from mlbench.config import BenchmarkKind, Stage
 from mlbench.runner.context import StageReport
 from mlbench.runner.events import StageState
+from mlbench.runner.judge import ended_by_itself
 
 if TYPE_CHECKING:
     from mlbench.store.tables import RunSet
@@ -61,9 +62,16 @@ def exit_status(result: SeriesResult) -> int:
     if result.interrupted:
         return EXIT_INTERRUPTED
     failed = any(report.state is StageState.failed for report in result.reports.values())
-    if result.fault is not None or result.num_missing or failed or result.row is None:
+    if result.fault is not None or result.num_missing or failed or result.row is None or lost_runs(result):
         return EXIT_RUN_FAILED
     return EXIT_NOT_COMPLIANT if broken(result) else EXIT_GOOD
+
+
+def lost_runs(result: SeriesResult) -> list[int]:
+    """Runs that ended well by their record, and whose log no longer says so: it was changed or removed since."""
+    if result.row is None:
+        return []
+    return [run.index for run in last_attempts(result.row.runs) if not ended_by_itself(run.status)]
 
 
 def broken(result: SeriesResult) -> str | None:
@@ -88,12 +96,17 @@ def last_line(result: SeriesResult) -> str:
     resume = f"`mlbench resume {name}` runs what is missing"
     match exit_status(result):
         case 130:
-            return f"Interrupted: {_missing(result)}; {resume}."
+            return f"Interrupted: {_unfinished(result)}; {resume}."
         case 3:
             if result.fault is not None:
                 return f"Failed: {result.fault}."
             if result.num_missing:
                 return f"Failed: {_missing(result)}; {resume}."
+            if lost := lost_runs(result):
+                return (
+                    f"Failed: the log of run {', '.join(map(str, lost))} no longer holds what its record says; put the "
+                    "file back and write `mlbench db rebuild`, or start a new run set."
+                )
             bad = [stage.value for stage, report in result.reports.items() if report.state is StageState.failed]
             return f"Failed: stage {', '.join(bad)}." if bad else "Failed: the files of the run set cannot be read."
         case 4:
@@ -103,6 +116,16 @@ def last_line(result: SeriesResult) -> str:
     if result.row is not None and result.row.score_reason and Stage.train in result.reports:
         return f"Done. Raw, not a score: {result.row.score_reason}."
     return "Done."
+
+
+def _unfinished(result: SeriesResult) -> str:
+    if Stage.train.value in result.identity.stages:
+        return _missing(result)
+    done = {stage.value for stage, report in result.reports.items() if report.state is StageState.measured}
+    left = [stage for stage in result.identity.stages if stage not in done]
+    return (
+        f"{len(done)} of {len(result.identity.stages)} stages are finished, missing is {', '.join(left) or 'nothing'}"
+    )
 
 
 def _missing(result: SeriesResult) -> str:

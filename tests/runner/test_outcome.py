@@ -15,7 +15,7 @@ from mlbench.config import Stage
 from mlbench.runner.context import StageReport
 from mlbench.runner.events import StageState
 from mlbench.runner.outcome import Official, SeriesResult
-from mlbench.store.tables import RunSet
+from mlbench.store.tables import Run, RunSet
 from tests.runner.test_facts import PROVENANCE
 
 IDENTITY = RunSetFile(
@@ -139,6 +139,27 @@ def test_exit_status_and_last_line_agree(fields: dict[str, Any], status: int, li
     result = a_result(**fields)
     assert result.exit_status == status
     assert result.last_line == line
+
+
+def test_interrupted_stage_alone_does_not_speak_of_runs() -> None:
+    identity = replace(IDENTITY, stages=["allreduce", "storage"])
+    reports = {Stage.allreduce: StageReport(StageState.measured, "ten sizes")}
+    result = a_result(identity=identity, reports=reports, interrupted=True)
+    assert result.exit_status == 130
+    assert result.last_line == (
+        "Interrupted: 1 of 2 stages are finished, missing is storage; `mlbench resume 20261201-x` runs what is missing."
+    )
+
+
+def test_run_whose_log_is_gone_is_no_good_set() -> None:
+    runs = [
+        Run(index=0, attempt=0, warmup=False, status="crashed"),
+        Run(index=0, attempt=1, warmup=False, status="success"),
+        Run(index=1, attempt=0, warmup=False, status="incomplete"),
+    ]
+    result = a_result(row=a_row(runs=runs))
+    assert result.exit_status == 3
+    assert result.last_line.startswith("Failed: the log of run 1 no longer holds what its record says; put the file")
 
 
 def test_one_of_five_lost_is_still_good() -> None:
