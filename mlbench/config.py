@@ -236,6 +236,8 @@ class Hardware:
 
 @dataclass(kw_only=True, slots=True)
 class AllReduceSettings:
+    """The all-reduce stage."""
+
     backend: AllReduceBackend
     min_bytes: int
     max_bytes: int
@@ -249,6 +251,8 @@ class AllReduceSettings:
 
 @dataclass(kw_only=True, slots=True)
 class StorageSettings:
+    """The storage stage."""
+
     runtime_s: float
     """Seconds of each fio job."""
     file_size_gb: float | None
@@ -264,6 +268,8 @@ class StorageSettings:
 
 @dataclass(kw_only=True, slots=True)
 class BenchmarkConfig:
+    """What is run; conf/benchmark fills it."""
+
     name: str
     kind: BenchmarkKind
     mlperf_name: str | None
@@ -282,6 +288,8 @@ class BenchmarkConfig:
 
 @dataclass(kw_only=True, slots=True)
 class AugmentationConfig:
+    """How images are distorted in training, and cut for validation."""
+
     random_resized_crop: bool
     area: list[float]
     """Least and largest share of the image that is cut out."""
@@ -296,6 +304,8 @@ class AugmentationConfig:
 
 @dataclass(kw_only=True, slots=True)
 class DataConfig:
+    """The data set, and how it is read; conf/data fills it."""
+
     name: str
     path: str
     """Folder of the .rec and .idx files, or s3://bucket/prefix; a relative path is of the current folder."""
@@ -377,6 +387,8 @@ class TrainingConfig:
 
 @dataclass(kw_only=True, slots=True)
 class LauncherConfig:
+    """What starts the ranks, and where; conf/launcher fills it."""
+
     name: LauncherName
     hosts: list[str]
     """`host:slots`, as `launcher.hosts=[a:8,b:8]`; empty: this host, or what the scheduler gives."""
@@ -412,6 +424,8 @@ class RehearsalConfig:
 
 @dataclass(kw_only=True, slots=True)
 class ContainerConfig:
+    """What each rank runs in; conf/container fills it."""
+
     name: ContainerName
     image: str | None
     """null: the hardware profile's."""
@@ -420,6 +434,8 @@ class ContainerConfig:
 
 @dataclass(kw_only=True, slots=True)
 class SubmissionConfig:
+    """Who submits, and under which rules; conf/submission fills it."""
+
     org: str
     """The submitter's name, as logged."""
     platform: str | None
@@ -432,6 +448,8 @@ class SubmissionConfig:
 
 @dataclass(kw_only=True, slots=True)
 class LimitsConfig:
+    """When a run that does not end by itself is ended."""
+
     max_minutes: float
     """One run may take this long."""
     no_record_s: float

@@ -125,6 +125,8 @@ class Supply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
+    """The answer for a demand: what each known limit asks for. `unknown` names the limits that nobody has stated."""
+
     demand: Demand
     limits: tuple[Limit, ...]
     unknown: tuple[str, ...]

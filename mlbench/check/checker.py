@@ -48,6 +48,8 @@ class SetReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
+    """All findings of one call, and what they come to."""
+
     subject: Subject
     findings: Sequence[Finding]
     sets: Sequence[SetReport]

@@ -66,6 +66,8 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Generic[T]):
+    """One rule with its reason and its remedy; `check` yields what is wrong with a thing of kind T."""
+
     id: str
     title: str
     severity: Severity

@@ -26,10 +26,12 @@ def only_resnet(run: RunContext) -> None:
 
 
 def time_ms(record: Record) -> float:
+    """Milliseconds since 1970; NaN, which no comparison accepts, where the record tells no usable time."""
     return record.time_ms if record.time_ms is not None else math.nan
 
 
 def last_epoch(run: RunContext) -> float | None:
+    """The highest epoch number that was begun, by epochs or by blocks."""
     index = run.file.records
     numbers = [finite(record.metadata.get("epoch_num")) for record in index.all("epoch_start")]
     for block in index.all("block_start"):

@@ -30,6 +30,8 @@ _ATTEMPT = re.compile(r"^(run|warmup)_(\d+)$")
 
 @dataclass(frozen=True, slots=True)
 class AttemptFolder:
+    """The files of one attempt at one repetition, or at a warm-up."""
+
     path: Path
     warmup: bool
     index: int

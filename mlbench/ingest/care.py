@@ -63,6 +63,8 @@ class Comparison:
 
 @dataclass(slots=True)
 class VerifyReport:
+    """`database_faults`: what the database found when it checked itself."""
+
     comparisons: list[Comparison] = field(default_factory=list)
     database_faults: list[str] = field(default_factory=list)
 

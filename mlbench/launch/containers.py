@@ -117,6 +117,8 @@ class Common:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Docker:
+    """`docker run` around each rank."""
+
     common: Common
     name: str = "docker"
 
@@ -146,6 +148,8 @@ class Docker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apptainer:
+    """`apptainer exec` around each rank: a .sif file, or an image that it fetches."""
+
     common: Common
     name: str = "apptainer"
 

@@ -42,6 +42,8 @@ def rehearsal_command(job: Path, settings: RehearsalConfig, fault: RehearsalFaul
 
 
 class RehearsalLauncher:
+    """One process here, whatever hosts and ranks the launch names."""
+
     name = "rehearsal"
 
     def argv(self, launch: Launch) -> list[str]:

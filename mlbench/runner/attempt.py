@@ -38,6 +38,7 @@ class Finished:
 
 
 def choose_seed(context: StageContext, slot: Slot, used: Collection[int]) -> int:
+    """A fresh seed that is not in `used`; with `seed=N` the number that belongs to this repetition and attempt."""
     first = context.plan.config.seed
     if first is None:
         return fresh_seed(used)

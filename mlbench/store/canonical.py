@@ -10,8 +10,6 @@ from mlbench.store.rows import RunSetRows, build_rows
 from mlbench.store.summary import iso_utc
 from mlbench.store.tables import RunSet
 
-_FLOAT_DIGITS = 15
-
 
 def canonical_rows(run_set: RunSet) -> dict[str, list[str]]:
     """table -> its rows as JSON text, sorted. Rows of a run carry the run's index, attempt and warm-up.

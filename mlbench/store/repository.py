@@ -280,10 +280,12 @@ def _nth_latest(connection: Connection, back: int, text: str) -> str:
 
 
 def newest_first() -> tuple[ColumnElement[Any], ...]:
+    """Order by start; what has no start comes last, and the later stored of two comes first."""
     return (RunSet.started_at.desc().nulls_last(), RunSet.id.desc())
 
 
 def filter_conditions(filters: RunSetFilter) -> list[ColumnElement[bool]]:
+    """The conditions of a WHERE; none for a filter that asks for nothing."""
     exact = {
         RunSet.benchmark: filters.benchmark,
         RunSet.round: filters.round,
