@@ -130,6 +130,13 @@ def test_throughput_of_other_systems_of_one_size_has_no_linear_line() -> None:
     assert "DSS8440, 8 GPUs: 200 overall" in figure.alt
 
 
+def test_warm_cache_is_said_where_the_first_epoch_is_shown() -> None:
+    run_set = sized(8, 100.0)
+    assert "In the first epoch data come from storage." in drawn(throughput_figure([run_set])).caption
+    run_set.cache = "warm"
+    assert "WARM CACHE: the first epoch may come from memory too." in drawn(throughput_figure([run_set])).caption
+
+
 def test_throughput_without_a_first_epoch_has_one_bar_and_says_so(full: RunSet) -> None:
     run_set = full_run_set("blocks", num_points=NUM_POINTS)
     for run in run_set.runs:

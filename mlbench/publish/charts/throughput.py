@@ -60,7 +60,7 @@ def throughput_figure(run_sets: Sequence[RunSet]) -> Plot:
     return Figure(
         key=key,
         title=title,
-        caption=_throughput_caption(scaling, bars),
+        caption=_throughput_caption(scaling, bars, warm=any(run_set.cache == "warm" for run_set in ordered)),
         alt=f"Bar chart of samples per second. {_bars_in_words(bars, efficiency)}",
         draw=lambda width: _draw_throughput(bars, labels, linear, efficiency, width),
     )
@@ -96,10 +96,11 @@ def _efficiency(run_sets: Sequence[RunSet], labels: Sequence[str]) -> dict[str, 
     return {label: found for label, point in pairs if (found := by_count[point.num_ranks]) is not None}
 
 
-def _throughput_caption(scaling: bool, bars: Sequence[_Bar]) -> str:
-    text = (
-        "Bars are means over the good runs, dots the single runs. In the first epoch the data still come from storage."
+def _throughput_caption(scaling: bool, bars: Sequence[_Bar], *, warm: bool) -> str:
+    first = (
+        "WARM CACHE: the first epoch may come from memory too" if warm else "In the first epoch data come from storage"
     )
+    text = f"Bars are means over the good runs, dots the single runs. {first}."
     if scaling:
         text += " The line is linear scaling from the smallest size, the percentage the efficiency against it."
     missing = sorted({bar.label for bar in bars if bar.kind == OVERALL} - {b.label for b in bars if b.kind == FIRST})
