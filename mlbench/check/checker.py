@@ -23,7 +23,7 @@ from mlbench.check.run_log_rules import LOG_RULES
 from mlbench.check.set_rules import SET_RULES, SetContext
 from mlbench.check.subject import Kind, ResultSet, Subject
 from mlbench.check.system_rules import FIRST_CHECKED, SYSTEM_RULES
-from mlbench.config import BenchmarkKind
+from mlbench.choices import BenchmarkKind
 
 RUN_RULES: tuple[Rule[RunContext], ...] = tuple(sorted((*LOG_RULES, *CLAIM_RULES), key=lambda rule: rule.id))
 ALL_RULES: tuple[Rule[Any], ...] = (

@@ -15,7 +15,7 @@ from typing import Any
 
 from mlbench.analyse.rcp import RcpBasis, RcpResult, ReferencePoint, find_reference, prune, rcp_test, reference_point
 from mlbench.analyse.score import RUNS_ASKED
-from mlbench.config import Division
+from mlbench.choices import Division
 from mlbench.errors import InputError
 from mlbench.plan.rules import CLOSED_REPEATS
 

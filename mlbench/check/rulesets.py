@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlperf_logging import benchmark_meta
 
-from mlbench.config import Division, SubmissionStatus
+from mlbench.choices import Division, SubmissionStatus
 from mlbench.errors import ConfigError, near_miss
 from mlbench.plan.rules import RULESETS as RESNET_RULESETS
 

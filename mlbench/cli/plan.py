@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from mlbench.choices import LauncherName, Stage
 from mlbench.cli.console import add_row, make_console, make_table, print_json, print_text
 from mlbench.cli.main import verb_app
 from mlbench.cli.options import ConfigDirOption, JsonOption, OverridesArgument
-from mlbench.config import LauncherName, Stage
 from mlbench.plan.types import Placement, Plan
 
 app = verb_app()

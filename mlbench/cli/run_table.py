@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from mlbench.analyse.scaling import ScalingRow
 from mlbench.check.finding import Verdict
+from mlbench.choices import BenchmarkKind, Stage
 from mlbench.cli.stage_tables import allreduce_json, allreduce_lines, storage_json, storage_lines
 from mlbench.collect.runfolder import last_attempts
-from mlbench.config import BenchmarkKind, Stage
 from mlbench.runner.events import StageState
 from mlbench.runner.outcome import Official, SeriesResult
 from mlbench.runner.reproduce import Reproduction

@@ -12,13 +12,13 @@ from typing import Any
 from mlbench.analyse.score import RUNS_ASKED, Target, score_run_set
 from mlbench.check import rcp
 from mlbench.check.judgement import target_of
+from mlbench.choices import BenchmarkKind
 from mlbench.collect.mllog import read_log
 from mlbench.collect.runfiles import AttemptFile, RunSetFile, read_attempt
 from mlbench.collect.runfiles import read_run_set as read_run_set_file
 from mlbench.collect.runfolder import AttemptFolder, RunFolder, last_attempts
 from mlbench.collect.runlog import RunLog, RunStatus
 from mlbench.collect.safety import storable_arguments, storable_environment, without_secrets
-from mlbench.config import BenchmarkKind
 from mlbench.errors import InputError
 from mlbench.ingest.build import (
     agreed,

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mlbench.config import Binding, Config, ContainerName, Device, LauncherName, Transport
+from mlbench.choices import Binding, ContainerName, Device, LauncherName, Transport
+from mlbench.config import Config
 from mlbench.errors import ConfigError
 from mlbench.launch import environment
 from mlbench.launch.base import Launch, Launcher

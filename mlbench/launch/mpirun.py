@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mlbench.config import Binding
+from mlbench.choices import Binding
 from mlbench.launch import environment
 from mlbench.launch.base import Launch
 from mlbench.launch.command import sweep_command

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mlbench.config import LauncherName
+from mlbench.choices import LauncherName
 from mlbench.launch import environment
 from mlbench.launch.base import Launch
 from mlbench.launch.command import CONTAINER_ISLAND, CONTAINER_PYTHON, ISLAND

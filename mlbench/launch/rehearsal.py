@@ -10,7 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from mlbench.config import RehearsalConfig, RehearsalFault
+from mlbench.choices import RehearsalFault
+from mlbench.config import RehearsalConfig
 from mlbench.launch import environment
 from mlbench.launch.base import Launch
 from mlbench.launch.command import BARE, ISLAND

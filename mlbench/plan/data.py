@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlbench.config import AugmentationConfig, Config, Device, Pipeline
+from mlbench.choices import Device, Pipeline
+from mlbench.config import AugmentationConfig, Config
 from mlbench.plan.estimate import Rate
 from mlbench.plan.types import DataPlan
 from mlbench.worker.job import Augmentation, Data

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mlbench.config import Config, Device
+from mlbench.choices import Device
+from mlbench.config import Config
 
 CPU_SETTINGS = {
     "GOMP_SPINCOUNT": "1000",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlbench.config import BenchmarkKind, Config, Device, Stage
+from mlbench.choices import BenchmarkKind, Device, Stage
+from mlbench.config import Config
 
 CPU_SAMPLES_PER_S = {32: 27.5, 64: 24.0, 224: 2.75}
 """image_px -> ResNet-50 training samples/s of one CPU core; measured on two cores of a Xeon with MXNet 1.9.1."""

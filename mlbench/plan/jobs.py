@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from mlbench.config import BenchmarkKind, Config
+from mlbench.choices import BenchmarkKind
+from mlbench.config import Config
 from mlbench.plan.types import Plan
 from mlbench.worker.job import SCHEMA_VERSION, AllReduce, Files, Job, Submission
 

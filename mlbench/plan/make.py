@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from mlbench.config import BenchmarkKind, ComputeProfile, Config, Device, Dtype, LauncherName, Layout
+from mlbench.choices import BenchmarkKind, Device, Dtype, LauncherName, Layout
+from mlbench.config import ComputeProfile, Config
 from mlbench.errors import ConfigError
 from mlbench.plan.batch import Batch, choose_batch
 from mlbench.plan.data import plan_data

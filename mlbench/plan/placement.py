@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mlbench.config import ComputeProfile, Config, Device, Division, LauncherName
+from mlbench.choices import Device, Division, LauncherName
+from mlbench.config import ComputeProfile, Config
 from mlbench.errors import ConfigError
 from mlbench.plan.hosts import hosts_of
 from mlbench.plan.machine import Machine

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mlbench.config import BenchmarkConfig, BenchmarkKind, CacheMode, Config, Division, TrainingConfig
+from mlbench.choices import BenchmarkKind, CacheMode, Division
+from mlbench.config import BenchmarkConfig, Config, TrainingConfig
 from mlbench.errors import ConfigError, near_miss
 from mlbench.plan.values import check_values
 

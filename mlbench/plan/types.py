@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlbench.config import BenchmarkKind, Config, Device, Stage
+from mlbench.choices import BenchmarkKind, Device, Stage
+from mlbench.config import Config
 from mlbench.worker.job import Data, Model, Optimizer, Schedule
 
 

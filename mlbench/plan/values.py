@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
-from mlbench.config import BenchmarkConfig, BenchmarkKind, Config, DataConfig, Stage, TrainingConfig
+from mlbench.choices import BenchmarkKind, Stage
+from mlbench.config import BenchmarkConfig, Config, DataConfig, TrainingConfig
 from mlbench.errors import ConfigError, near_miss
 from mlbench.worker.job import Optimizer
 from mlbench.worker.model import RESNET50, zoo_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from mlbench.config import AllReduceBackend, ContainerName, LauncherName, Stage
+from mlbench.choices import AllReduceBackend, ContainerName, LauncherName, Stage
 from mlbench.plan.machine import Machine
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, not_checked

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from mlbench.config import LauncherName, Stage
+from mlbench.choices import LauncherName, Stage
 from mlbench.dataset.verify import quick_check_set
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, not_checked, passed

@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlbench.config import Device, Transport
+from mlbench.choices import Device, Transport
 from mlbench.preflight.check import Check, failed, passed
 
 PROBE_LIMIT_S = 120.0

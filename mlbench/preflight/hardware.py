@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from mlbench.config import ContainerName, Device, LauncherName, Stage
+from mlbench.choices import ContainerName, Device, LauncherName, Stage
 from mlbench.plan.machine import Machine
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, not_checked, passed

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlbench.config import Device, Stage
+from mlbench.choices import Device, Stage
 from mlbench.errors import PreflightError
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, not_checked, passed

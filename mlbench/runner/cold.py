@@ -9,9 +9,9 @@ import json
 import os
 from typing import Any
 
+from mlbench.choices import CacheMode, ContainerName, LauncherName
 from mlbench.collect.runfiles import write_json
 from mlbench.collect.runfolder import AttemptFolder
-from mlbench.config import CacheMode, ContainerName, LauncherName
 from mlbench.launch import environment
 from mlbench.launch.command import BARE, ISLAND
 from mlbench.launch.factory import worker_python

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from mlbench.choices import Stage
 from mlbench.collect.runfiles import AttemptFile
-from mlbench.config import Stage
 from mlbench.runner.tail import Progress
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from mlbench.choices import LauncherName
 from mlbench.collect.runfolder import AttemptFolder, RunFolder
-from mlbench.config import LauncherName
 from mlbench.launch import factory
 from mlbench.launch.base import Launch, Launcher
 from mlbench.launch.factory import make_container, make_launcher

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from mlbench.analyse.score import ScoreStatus
 from mlbench.check.finding import Finding, Verdict
+from mlbench.choices import BenchmarkKind, Stage
 from mlbench.collect.runfiles import RunSetFile
 from mlbench.collect.runfolder import RunFolder, last_attempts
-from mlbench.config import BenchmarkKind, Stage
 from mlbench.runner.context import StageReport
 from mlbench.runner.events import StageState
 from mlbench.runner.judge import ended_by_itself

@@ -13,8 +13,8 @@ from importlib import metadata
 from pathlib import Path
 
 from mlbench import __version__
+from mlbench.choices import ContainerName, LauncherName
 from mlbench.collect.runfiles import Provenance
-from mlbench.config import ContainerName, LauncherName
 from mlbench.launch.command import ISLAND
 from mlbench.plan.types import Plan
 

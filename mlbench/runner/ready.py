@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlbench.config import Config, LauncherName, Stage
+from mlbench.choices import LauncherName, Stage
+from mlbench.config import Config
 from mlbench.launch.factory import make_container, make_launcher
 from mlbench.launch.reach import prove_plan
 from mlbench.plan.machine import Machine

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mlbench.check.finding import Severity
+from mlbench.choices import LauncherName, Stage
 from mlbench.collect.runfiles import SCHEMA_VERSION, RunSetFile, write_json
 from mlbench.collect.runfolder import RunFolder
 from mlbench.collect.safety import storable_arguments, storable_environment
 from mlbench.compose import to_yaml
-from mlbench.config import LauncherName, Stage
 from mlbench.errors import InputError, MlbenchError, PreflightError, RunFailedError
 from mlbench.plan.types import Plan
 from mlbench.runner.context import StageContext, StageReport

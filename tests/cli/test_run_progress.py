@@ -7,9 +7,9 @@ import io
 
 import pytest
 
+from mlbench.choices import Stage
 from mlbench.cli.run_progress import BarListener, Guarded, LineListener, Pace, clock, describe_end, describe_progress
 from mlbench.collect.runfiles import AttemptFile
-from mlbench.config import Stage
 from mlbench.runner.events import (
     AttemptEnded,
     AttemptProgress,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mlbench.choices import CacheMode, Device, Division, LauncherName, StorageKind
 from mlbench.compose import GROUPS, compose, expand_sweep, from_resolved, options, search_path, shipped_conf, to_yaml
-from mlbench.config import CacheMode, Device, Division, LauncherName, StorageKind
 from mlbench.errors import ConfigError
 
 

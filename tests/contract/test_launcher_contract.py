@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from mlbench.choices import LauncherName
 from mlbench.compose import compose
-from mlbench.config import LauncherName
 from mlbench.errors import ConfigError
 from mlbench.launch.base import Launch, Launcher
 from mlbench.launch.containers import Container, Docker

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbench.config import Binding
+from mlbench.choices import Binding
 from mlbench.launch.base import Launch
 from mlbench.launch.command import ISLAND
 from mlbench.launch.mpirun import MpirunLauncher, is_this_host, remote_agent

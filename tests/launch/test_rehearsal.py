@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mlbench.config import RehearsalConfig, RehearsalFault
+from mlbench.choices import RehearsalFault
+from mlbench.config import RehearsalConfig
 from mlbench.launch.rehearsal import fault_of
 from mlbench.worker.rehearsal import FAULTS
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlbench.config import AllReduceBackend
+from mlbench.choices import AllReduceBackend
 from mlbench.launch.base import Launch, Launcher
 from mlbench.plan.types import Plan
 from tests.performance.command import PEERS, json_of, python, run_command

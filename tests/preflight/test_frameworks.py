@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbench.config import Device, Transport
+from mlbench.choices import Device, Transport
 from mlbench.preflight.check import Check, Outcome
 from mlbench.preflight.frameworks import Frameworks, judge_frameworks, probe_frameworks
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from mlbench.choices import CacheMode
 from mlbench.collect.runfolder import AttemptFolder
 from mlbench.compose import compose
-from mlbench.config import CacheMode
 from mlbench.plan.make import make_plan
 from mlbench.plan.types import Plan
 from mlbench.preflight.reach import Conversation, Reach

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mlbench.check.finding import Verdict
+from mlbench.choices import Stage
 from mlbench.collect.runfiles import RunSetFile
 from mlbench.collect.runfolder import RunFolder
-from mlbench.config import Stage
 from mlbench.runner.context import StageReport
 from mlbench.runner.events import StageState
 from mlbench.runner.outcome import Official, SeriesResult

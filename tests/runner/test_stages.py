@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlbench.check.finding import Severity
-from mlbench.config import Stage
+from mlbench.choices import Stage
 from mlbench.runner import series
 from mlbench.runner.context import StageContext, StageReport
 from mlbench.runner.events import StageEnded, StageState

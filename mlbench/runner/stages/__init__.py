@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
-from mlbench.config import Stage
+from mlbench.choices import Stage
 from mlbench.runner.context import StageRunner
 
 REGISTRY: Mapping[Stage, str] = {

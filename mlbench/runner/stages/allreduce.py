@@ -13,10 +13,10 @@ from pathlib import Path
 
 from mlbench.analyse.plausibility import allreduce_doubts
 from mlbench.check.finding import Severity
+from mlbench.choices import AllReduceBackend, Device, LauncherName, Transport
 from mlbench.collect.allreduce import AllReduceTable, dump_tables, load_worker_result
 from mlbench.collect.nccl import parse_nccl_tests
 from mlbench.collect.runfiles import write_json
-from mlbench.config import AllReduceBackend, Device, LauncherName, Transport
 from mlbench.errors import InputError, RunFailedError
 from mlbench.launch.base import Launch
 from mlbench.launch.factory import Attempt, make_container, make_launch, make_launcher

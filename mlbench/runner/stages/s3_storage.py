@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from mlbench.analyse.plausibility import Doubt, storage_doubts
+from mlbench.choices import LauncherName
 from mlbench.collect.runfiles import write_json
 from mlbench.collect.storage import StorageRow
-from mlbench.config import LauncherName
 from mlbench.errors import RunFailedError
 from mlbench.launch.base import Launch
 from mlbench.launch.command import ISLAND

@@ -16,10 +16,10 @@ from typing import Any
 
 from mlbench.analyse.plausibility import Doubt, storage_doubts
 from mlbench.check.finding import Severity
+from mlbench.choices import LauncherName
 from mlbench.collect.fio import FioResult, parse_fio
 from mlbench.collect.runfiles import write_json
 from mlbench.collect.storage import StorageRow, dump_rows, summed
-from mlbench.config import LauncherName
 from mlbench.errors import RunFailedError
 from mlbench.launch.base import Launch
 from mlbench.launch.command import BARE, ISLAND

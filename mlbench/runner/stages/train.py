@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mlbench.config import OnFailure
+from mlbench.choices import OnFailure
 from mlbench.errors import InputError, RunFailedError
 from mlbench.runner.attempt import choose_seed, run_attempt
 from mlbench.runner.context import StageContext, StageReport
