@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import os
 import re
 import shutil
 import stat
+import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -117,12 +120,16 @@ def read_bundle(engine: Engine, path: Path, runs_dir: Path, imports_dir: Path) -
         are stored, the one with it and those after are not.
     """
     report = BundleReport()
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is a folder, device or pipe, expected a bundle of mlbench")
     try:
         with zipfile.ZipFile(path) as archive:
             for listed in _manifest(archive, path):
                 _take(archive, engine, listed, path, (runs_dir, imports_dir), report)
     except zipfile.BadZipFile as error:
         raise InputError(f"{path}: is no bundle of mlbench, or damaged ({error})") from error
+    except (zlib.error, lzma.LZMAError, struct.error, UnicodeError) as error:
+        raise InputError(f"{path}: is damaged ({error})") from error
     except (OSError, EOFError, NotImplementedError, RuntimeError) as error:
         raise InputError(f"{path}: cannot be read or unpacked ({error})") from error
     return report
@@ -183,7 +190,7 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> list[_Listed]:
         if data["version"] != VERSION:
             raise InputError(f"{path}: bundle version {data['version']!r}, this mlbench reads {VERSION}")
         listed = [_listed(item, path) for item in data["run_sets"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: its manifest is damaged ({type(error).__name__}: {error})") from error
     total = sum(size for item in listed for size, _ in (*item.files.values(), item.facts))
     if total > MAX_TOTAL_BYTES:
@@ -199,6 +206,8 @@ def _listed(item: dict[str, Any], path: Path) -> _Listed:
         if not 0 <= size <= MAX_FILE_BYTES:
             raise InputError(f"{path}: {name}: {size} bytes, at most {MAX_FILE_BYTES} are unpacked")
     facts = (int(item["facts"]["size_bytes"]), str(item["facts"]["sha256"]))
+    if facts[0] < 0:
+        raise ValueError(f"facts of {facts[0]} bytes")
     round_name = item["round"]
     return _Listed(
         run_set=str(item["run_set"]),

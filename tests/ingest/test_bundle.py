@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 import zipfile
 from pathlib import Path
@@ -199,3 +200,26 @@ def test_truncated_bundle_is_refused(sent: Path, tmp_path: Path) -> None:
     sent.write_bytes(sent.read_bytes()[:-200])
     with pytest.raises(InputError):
         _receive(sent, tmp_path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_bundle_with_a_damaged_stream_is_refused(sent: Path, tmp_path: Path, method: int) -> None:
+    other = tmp_path / "other.zip"
+    with zipfile.ZipFile(sent) as source, zipfile.ZipFile(other, "w", method) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+        largest = max(target.infolist(), key=lambda info: info.compress_size)
+    data = bytearray(other.read_bytes())
+    start = largest.header_offset + 30 + len(largest.filename) + 20
+    for at in range(start, start + 40):
+        data[at] ^= 0xFF
+    other.write_bytes(data)
+
+    with pytest.raises(InputError, match=r"other\.zip"):
+        _receive(other, tmp_path)
+
+
+def test_bundle_that_is_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is a folder, device or pipe, expected a bundle"):
+        _receive(tmp_path / "pipe", tmp_path)
