@@ -27,12 +27,15 @@ ENDED = (RunStatus.success.value, RunStatus.aborted.value)
 """An attempt that came to its own end, good or bad."""
 
 
-def target_of(log: RunLog, ruleset: str) -> Target | None:
+def target_of(log: RunLog, ruleset: str | None, described: str | None = None) -> Target | None:
     """What a run must reach; None where neither log nor ruleset says so in a plain number.
 
     The open division may set a target of its own, logged as `quality_target`; the open rule of 0.7.0 may not.
+    Args: ruleset: None for an import of no known round. described: the division of the system description, which a
+        log cannot leave by calling itself open.
     """
-    may_choose = log.division == "open" and (at_least(ruleset, "1.0.0") or log.benchmark != SCORED_BENCHMARK)
+    is_open = log.division == "open" and described != "closed"
+    may_choose = is_open and (ruleset is None or at_least(ruleset, "1.0.0") or log.benchmark != SCORED_BENCHMARK)
     return ruleset_target_of(log.benchmark, ruleset, log.quality_target if may_choose else None)
 
 
@@ -57,7 +60,7 @@ class Judged:
 
 
 def judge(item: ResultSet) -> Judged:
-    targets = [target_of(file.log, item.ruleset) for file in item.logs]
+    targets = [target_of(file.log, item.ruleset, _described_division(item)) for file in item.logs]
     why_lost = [
         _ended_badly(item, file) or _why_lost(file, target) for file, target in zip(item.logs, targets, strict=True)
     ]
@@ -105,6 +108,11 @@ def _ended_badly(item: ResultSet, file: LogFile) -> str | None:
     if run.attempt.status in ENDED:
         return None
     return f"status {run.attempt.status}: {run.attempt.reason or 'no reason recorded'}"
+
+
+def _described_division(item: ResultSet) -> str | None:
+    division = item.description.data.get("division") if item.description and item.description.data else None
+    return division.strip().lower() if isinstance(division, str) else None
 
 
 def _why_lost(file: LogFile, target: Target | None) -> str | None:

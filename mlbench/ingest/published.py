@@ -16,7 +16,7 @@ from typing import Any
 
 from mlbench.analyse.score import RUNS_ASKED, score_run_set
 from mlbench.check import rcp
-from mlbench.check.targets import target_of
+from mlbench.check.judgement import target_of
 from mlbench.collect.mllog import read_log, shown
 from mlbench.collect.mllog_scan import finite
 from mlbench.collect.runlog import Note, RunLog
@@ -127,9 +127,9 @@ def _run_set(
     digest = _content_hash(folder, benchmark, logs, scaling, description)
     runs = []
     for index, (path, log) in enumerate(group):
-        target = target_of(benchmark, ruleset, log.quality_target)
+        target = target_of(log, ruleset, description.division if description else None)
         if target is None:
-            notes.append(Note(log.file, None, "the quality target is neither logged nor known, so nothing converged"))
+            notes.append(Note(log.file, None, "the quality target is not known from the rules, so nothing converged"))
         runs.append(build_run(log, index=index, target=target, log_path=str(path), log_sha256=log.sha256))
     for log in logs:
         notes += log.notes

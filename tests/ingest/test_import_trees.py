@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mlbench.check.judgement import judge
+from mlbench.check.locate import locate
 from mlbench.collect.tree import parse_round, round_of, scan_tree
 from mlbench.errors import InputError
 from mlbench.ingest.published import Imported, import_folder
@@ -133,7 +135,7 @@ def test_import_other_benchmark_is_taken_with_its_target_and_raw(tmp_path: Path)
     assert bert.runs[0].time_to_train_s == 36.5 * 60
     assert bert.score_reason == "mlbench scores resnet, not bert"
     assert (maskrcnn.num_converged, maskrcnn.runs[0].quality_target) == (0, None)
-    assert any("quality target is neither logged nor known" in text for text in texts(maskrcnn))
+    assert any("quality target is not known from the rules" in text for text in texts(maskrcnn))
 
 
 def test_import_benchmark_comes_from_the_logs_not_the_folder(tmp_path: Path) -> None:
@@ -332,3 +334,36 @@ def test_import_epochs_evaluations_and_settings_become_rows(tmp_path: Path) -> N
     assert settings["lars_opt_base_learning_rate"] == 10.5
     assert run.seed == 11
     assert run.init_s == pytest.approx(29.99)
+
+
+@pytest.mark.parametrize(
+    ("logged", "described", "round_name", "target"),
+    [
+        ("closed", None, None, 0.759),  # the closed division may not choose
+        ("closed", None, "v2.1", 0.759),
+        ("open", None, None, 0.5),
+        ("open", "open", "v2.1", 0.5),
+        ("open", "closed", "v2.1", 0.759),  # a log cannot leave the division that is described
+        ("open", "open", "v0.7", 0.759),  # training_0.7.0/open_resnet.yaml asks 0.759 all the same
+    ],
+)
+def test_import_and_check_hold_runs_to_the_same_target(
+    tmp_path: Path, logged: str, described: str | None, round_name: str | None, target: float
+) -> None:
+    root = tmp_path / (f"training_results_{round_name}" if round_name else "lab")
+    if described is None:
+        folder = root / "logs"
+        base_set(folder, target=0.5)
+    else:
+        folder = submission(root)
+        base_set(folder, target=0.5)
+        system = root / "Lab" / "systems" / "sysA.json"
+        system.write_text(system.read_text().replace('"closed"', f'"{described}"'))
+    for log in folder.iterdir():
+        log.write_text(log.read_text().replace('"closed"', f'"{logged}"'))
+
+    imported = import_folder(scan_tree(root).folders[0]).run_sets[0]
+    checked = judge(locate(root).sets[0]).targets
+
+    assert {run.quality_target for run in imported.runs} == {target}
+    assert {item.value for item in checked if item is not None} == {target}
