@@ -17,7 +17,8 @@ from mlbench.analyse.sizing import (
     rate_of_model,
     size,
 )
-from mlbench.config import ComputeProfile, StorageKind, StorageProfile
+from mlbench.choices import StorageKind
+from mlbench.config import ComputeProfile, StorageProfile
 from mlbench.errors import ConfigError
 from mlbench.publish.comparison import sample
 from mlbench.store.tables import RunSet
