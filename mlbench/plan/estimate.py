@@ -9,6 +9,10 @@ from mlbench.config import Config
 
 CPU_SAMPLES_PER_S = {32: 27.5, 64: 24.0, 224: 2.75}
 """image_px -> ResNet-50 training samples/s of one CPU core; measured on two cores of a Xeon with MXNet 1.9.1."""
+ALLREDUCE_S = 15.0
+"""The all-reduce stage with its usual sizes, on two CPU ranks."""
+NUM_STORAGE_PATTERNS = 4
+"""fio's: sequential, random, and training with a cold and a warm cache (runner/stages/fio_tests.py)."""
 START_S = 6.0
 """Start of the processes and of the framework, per run on a CPU."""
 FORWARD_SHARE = 1 / 4
@@ -43,9 +47,9 @@ def time_estimate_s(config: Config, rate: Rate | None, global_batch_size: int) -
     """Seconds of the whole run set, or None when a rate or the number of epochs is not known."""
     total = 0.0
     if Stage.allreduce in config.benchmark.stages:
-        total += 15.0
+        total += ALLREDUCE_S
     if Stage.storage in config.benchmark.stages:
-        total += 3 * config.benchmark.storage.runtime_s
+        total += NUM_STORAGE_PATTERNS * config.benchmark.storage.runtime_s
     if Stage.train not in config.benchmark.stages:
         return total
     if rate is None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mlbench.check.finding import Severity
 from mlbench.choices import Stage
+from mlbench.compose import compose
+from mlbench.plan.estimate import NUM_STORAGE_PATTERNS
+from mlbench.plan.make import make_plan
+from mlbench.preflight.machine import probe_machine
 from mlbench.runner import series
 from mlbench.runner.context import StageContext, StageReport
 from mlbench.runner.events import StageEnded, StageState
 from mlbench.runner.findings import read_findings
 from mlbench.runner.stages import REGISTRY, load_stage
+from mlbench.runner.stages.fio_tests import fio_tests
 from tests.runner.conftest import Rehearsal
 
 
@@ -59,3 +66,8 @@ def test_stage_that_failed_ends_with_3_and_stays_failed_when_resumed(
     ended = [event for event in rehearsal.events if isinstance(event, StageEnded)]
     assert [event.state for event in ended] == [StageState.failed, StageState.failed]
     assert ended[1].text.startswith("in an earlier call: failed: fio ended with status 1")
+
+
+def test_time_estimate_counts_the_patterns_that_the_storage_stage_measures(tmp_path: Path) -> None:
+    plan = make_plan(compose(["benchmark=storage"]), probe_machine())
+    assert len(fio_tests(plan, tmp_path, own_files=True)) == NUM_STORAGE_PATTERNS
