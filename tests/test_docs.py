@@ -134,3 +134,8 @@ def test_documents_name_no_module_or_test_that_is_not_there() -> None:
     for page in PAGES:
         for path in named.findall(page.read_text(encoding="utf-8")):
             assert list(ROOT.glob(path)), f"{name(page)}: {path}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_page_is_finished(page: Path) -> None:
+    assert not re.search(r"@@\w+@@|\b(TODO|FIXME|TBD)\b", page.read_text(encoding="utf-8"))
