@@ -208,10 +208,10 @@ def _result_text(result: SeriesResult) -> str:
 
 
 def _shown(path: Path) -> str:
-    """Relative to the current folder when it lies below it."""
+    """Relative to the current folder when it lies below it, and when that is still there."""
     try:
         return str(path.relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, OSError):
         return str(path)
 
 

@@ -127,6 +127,24 @@ def wait_for(condition: Any, limit_s: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+def test_run_whose_current_folder_is_removed_ends_with_a_sentence(tmp_path: Path) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    here.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlbench.cli.main", *QUICK, "repeats=2", "launcher.rehearsal.seconds_per_run=0.5"],
+        cwd=here,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: len(list(home.glob("runs/*/runs/run_0/attempt_0/attempt.json"))) == 1)
+    here.rmdir()
+    output, errors = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, errors) == (0, "")
+    assert output.splitlines()[-1].startswith("Done. Raw, not a score: a rehearsal")
+
+
 def test_run_bad_settings_start_nothing(tmp_path: Path) -> None:
     for overrides in (["repeats=0"], ["gpus=0"], ["submission.division=closed", "repeats=4"], ["repeat=3"]):
         done = mlbench(*QUICK, *overrides, cwd=tmp_path)
