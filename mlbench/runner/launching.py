@@ -12,7 +12,7 @@ from mlbench.launch.factory import make_container, make_launcher
 from mlbench.launch.rehearsal import fault_of, rehearsal_command
 from mlbench.plan.jobs import job_for
 from mlbench.plan.types import Plan
-from mlbench.worker.job import dump
+from mlbench.runner.secrets import write_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ def prepare(plan: Plan, run_folder: RunFolder, folder: AttemptFolder, *, seed: i
     """Write job.json and make the launch. Raises OSError."""
     mark = job_mark(run_folder, folder)
     job = job_for(plan, folder=folder, seed=seed, cache_clear=cache_clear, job_id=mark)
-    folder.job.write_text(dump(job), encoding="utf-8")
+    write_job(folder.job, job)
     launcher, launch = make_launch(plan, folder, mark)
     return Prepared(folder=folder, launcher=launcher, launch=launch, seed=seed, cache_clear=cache_clear)
 

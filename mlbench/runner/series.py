@@ -23,6 +23,7 @@ from mlbench.runner.missing import attempts_of, missing_slots
 from mlbench.runner.outcome import Official, SeriesResult
 from mlbench.runner.provenance import gather
 from mlbench.runner.ready import Ready
+from mlbench.runner.secrets import masked
 from mlbench.runner.stages import load_stage
 from mlbench.runner.storing import Keeper
 from mlbench.runner.verdict import official_verdict
@@ -50,7 +51,7 @@ def start_series(
         plan, folder, now, ready.clock_offsets_s, command_line=command_line, reproduces=reproduces, sweep=sweep
     )
     try:
-        folder.config.write_text(to_yaml(plan.config), encoding="utf-8")
+        folder.config.write_text(to_yaml(masked(plan.config)), encoding="utf-8")
         write_json(folder.hosts, {host: dict(facts) for host, facts in ready.hosts.items()})
         write_json(folder.identity, identity)
     except OSError as error:

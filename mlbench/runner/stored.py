@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from mlbench.config import Config
 from mlbench.errors import InputError, MlbenchError
 from mlbench.plan.paths import home
 from mlbench.runner.identity import find_run_folder
+from mlbench.runner.secrets import restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +68,4 @@ def _config(path: Path) -> Config:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({error}), so the run set cannot be run again") from error
-    return from_resolved(text)
+    return restored(from_resolved(text), os.environ, path)

@@ -6,8 +6,11 @@ import json
 import os
 import signal
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,9 +18,13 @@ from mlbench.collect.mllog import read_log
 from mlbench.collect.runfiles import read_attempt, read_run_set
 from mlbench.compose import from_resolved
 from mlbench.errors import ConfigError, PreflightError
+from mlbench.launch import factory
+from mlbench.launch.base import Launch
+from mlbench.runner import launching
 from mlbench.runner.events import AttemptEnded, AttemptStarted, Event, Said
 from mlbench.runner.interrupt import StopRequest
 from mlbench.runner.missing import attempts_of
+from mlbench.runner.stored import open_stored
 from tests.runner.conftest import MACHINE, Rehearsal, processes_of
 
 
@@ -352,3 +359,51 @@ def test_series_disk_full_for_the_record_stops_with_what_to_do(
     # the log of the first run is whole: it is kept, not run again
     assert statuses(again) == [(0, 0, "success"), (1, 0, "success")]
     assert again.exit_status == 0
+
+
+SECRET = "topsecretvalue"
+WITH_SECRET = (
+    "repeats=1",
+    "+hardware=f800",
+    f"+hardware.storage.environment.SITE_TOKEN={SECRET}",
+    "+hardware.storage.environment.NCCL_DEBUG=WARN",
+)
+
+
+@pytest.mark.slow
+def test_series_secret_of_a_profile_reaches_the_ranks_and_no_file(
+    rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[Mapping[str, str]] = []
+
+    def spy(*arguments: Any, **named: Any) -> Launch:
+        launch = factory.make_launch(*arguments, **named)
+        launched.append(launch.environment)
+        return launch
+
+    monkeypatch.setattr(launching, "factory", SimpleNamespace(make_launch=spy, Attempt=factory.Attempt))
+    result = rehearsal.start(*WITH_SECRET)
+
+    assert result.row is not None
+    assert launched[0]["SITE_TOKEN"] == SECRET
+    holding = [path for path in rehearsal.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert holding == []
+    job = json.loads(result.folder.attempt(0, 0).job.read_text())
+    assert job["environment"]["SITE_TOKEN"] == "(not kept)"
+    assert job["environment"]["NCCL_DEBUG"] == "WARN"
+
+
+@pytest.mark.slow
+def test_resume_takes_a_secret_from_the_environment_and_refuses_without(
+    rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = rehearsal.start(*WITH_SECRET, "launcher.rehearsal.fault=no_run_stop")
+    monkeypatch.delenv("SITE_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="the value of SITE_TOKEN is a secret and was not kept; set the variable"):
+        rehearsal.resume(first.identity.run_set)
+
+    monkeypatch.setenv("SITE_TOKEN", SECRET)
+    again = open_stored(first.identity.run_set, runs_dir=rehearsal.root / "runs").config.hardware.storage
+    assert again is not None
+    assert again.environment == {"SITE_TOKEN": SECRET, "NCCL_DEBUG": "WARN"}
+    assert rehearsal.resume(first.identity.run_set).exit_status == 0

@@ -26,9 +26,9 @@ from mlbench.plan.types import Plan
 from mlbench.runner.context import StageContext, StageReport
 from mlbench.runner.events import Said, StageState
 from mlbench.runner.findings import drop_findings, put_finding
+from mlbench.runner.secrets import write_job
 from mlbench.runner.stages.folders import new_folder
 from mlbench.runner.tail import last_lines
-from mlbench.worker.job import dump
 
 TIME_LIMIT_S = 1800.0
 _TUNED_CYCLE_MS = "0.1"
@@ -91,7 +91,7 @@ def _measure(context: StageContext, backend: AllReduceBackend) -> AllReduceTable
     plan = _plan_for(context.plan, backend)
     try:
         job = allreduce_job_for(plan, folder=folder, backend=backend.value, job_id=mark)
-        (folder / "job.json").write_text(dump(job), encoding="utf-8")
+        write_job(folder / "job.json", job)
     except OSError as error:
         raise RunFailedError(f"{folder}: cannot be written ({error.strerror})") from error
     launch = dataclasses.replace(
