@@ -143,7 +143,7 @@ def from_resolved(text: str) -> Config:
     try:
         tree = OmegaConf.create(text)
         config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), tree))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"the stored configuration is not YAML: {_one_line(error)}") from error
     except (OmegaConfBaseException, ValueError) as error:
         raise value_error(error, Schema(Config), "the stored configuration") from error

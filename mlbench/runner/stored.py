@@ -33,8 +33,28 @@ def open_stored(name: str, *, runs_dir: Path | None = None, url: str | None = No
     if identity.run_set != folder.run_set:
         raise InputError(f"{folder.identity}: names run set {identity.run_set!r}, but the folder is {folder.run_set!r}")
     config = _config(folder.config)
+    _check_same(folder, identity, config)
     config = replace(config, db=replace(config.db, url=url or identity.database), runs_dir=str(folder.path.parent))
     return Stored(folder, identity, config)
+
+
+def _check_same(folder: RunFolder, identity: RunSetFile, config: Config) -> None:
+    """The two files were written together; when they tell of different run sets, one was changed since."""
+    pairs = {
+        "repeats": (identity.repeats, config.repeats),
+        "warmup_runs": (identity.warmup_runs, config.warmup_runs),
+        "launcher": (identity.launcher, config.launcher.name.value),
+        "benchmark": (identity.benchmark, config.benchmark.name),
+        "division": (identity.division, config.submission.division.value),
+        "ruleset": (identity.ruleset, config.submission.ruleset),
+        "stages": (identity.stages, [stage.value for stage in config.benchmark.stages]),
+    }
+    for key, (told, configured) in pairs.items():
+        if told != configured:
+            raise InputError(
+                f"{folder.config}: {key} is {configured}, but {folder.identity.name} beside it says {told}; one "
+                "of them was changed after the run set was started; put it back, or start a new run set"
+            )
 
 
 def _find(name: str, runs_dir: Path, url: str | None) -> RunFolder:

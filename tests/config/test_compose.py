@@ -240,7 +240,7 @@ def test_resolved_text_with_unknown_key_is_refused() -> None:
         from_resolved(to_yaml(compose()) + "repeat: 3\n")
 
 
-@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [1,\n", "repeats: three\n", ""])
+@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [1,\n", "repeats: three\n", "", "[" * 5000])
 def test_resolved_text_that_is_none_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         from_resolved(text)

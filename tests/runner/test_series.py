@@ -17,7 +17,7 @@ import pytest
 from mlbench.collect.mllog import read_log
 from mlbench.collect.runfiles import read_attempt, read_run_set
 from mlbench.compose import from_resolved
-from mlbench.errors import ConfigError, PreflightError
+from mlbench.errors import ConfigError, InputError, PreflightError
 from mlbench.launch import factory
 from mlbench.launch.base import Launch
 from mlbench.runner import launching
@@ -151,6 +151,15 @@ def test_resume_of_a_whole_run_set_runs_nothing(rehearsal: Rehearsal) -> None:
     rehearsal.events.clear()
     assert rehearsal.resume(first.identity.run_set).exit_status == 0
     assert not [event for event in rehearsal.events if isinstance(event, AttemptStarted)]
+
+
+@pytest.mark.slow
+def test_resume_of_a_configuration_changed_since_is_refused(rehearsal: Rehearsal) -> None:
+    first = rehearsal.start("repeats=1")
+    config = first.folder.config
+    config.write_text(config.read_text().replace("repeats: 1\n", "repeats: 9\n"))
+    with pytest.raises(InputError, match=r"config\.yaml: repeats is 9, but run_set\.json beside it says 1"):
+        rehearsal.resume(first.identity.run_set)
 
 
 @pytest.mark.slow
