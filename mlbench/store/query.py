@@ -75,6 +75,8 @@ def _query_sqlite(path: Path, text: str, max_rows: int, time_limit_s: float) -> 
         told = "found several statements, expected one SELECT" if several else f"{error}; write values into the SQL"
         raise InputError(f"results query: {told}") from error
     except sqlite3.Error as error:
+        if "interrupted" in str(error) and time.monotonic() <= deadline:
+            raise KeyboardInterrupt from error  # Ctrl-C came while SQLite asked for the time, and SQLite ate it
         raise InputError(_sqlite_refusal(error, time_limit_s)) from error
     finally:
         connection.close()

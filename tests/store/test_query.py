@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -141,3 +143,19 @@ def test_query_with_an_effect_of_a_function_is_rolled_back(postgres_url: str) ->
     with contextlib.suppress(InputError):
         run_query(db, "SELECT lo_create(77)")
     assert run_query(db, "SELECT count(*) FROM pg_largeobject_metadata").rows == [(0,)]
+
+
+@pytest.mark.slow
+def test_query_interrupted_by_ctrl_c_is_not_called_too_slow(tmp_path: Path) -> None:
+    db = tmp_path / "x.sqlite"
+    open_database(str(db)).dispose()
+    endless = "with recursive a(x) as (select 1 union all select x+1 from a) select count(*) from a"
+    code = (
+        "import signal, threading, _thread, sys\n"
+        "from mlbench.cli.main import run_command\n"
+        "threading.Timer(2.0, _thread.interrupt_main).start()\n"
+        f"sys.exit(run_command(['results', 'query', {endless!r}, '--db', {str(db)!r}, '--time-limit', '50']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40)
+
+    assert (done.returncode, done.stderr) == (130, "mlbench: interrupted\n")
