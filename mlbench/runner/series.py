@@ -153,7 +153,7 @@ def run_stages(
             official = official_verdict(folder, identity)
         else:
             official = Official(verdict=None, ruleset=identity.ruleset, reason="the run set is not finished")
-        keeper.keep()
+        keeper.keep(last=True)
         row = _row(keeper, listener)
         keeper.close()
     return SeriesResult(

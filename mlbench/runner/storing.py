@@ -26,11 +26,16 @@ class Keeper:
         self._engine: Engine | None = None
         self.fault: str | None = None
 
-    def keep(self) -> bool:
-        """Store what the files say now. False, and said once, when the database does not take it."""
+    def keep(self, *, last: bool = False) -> bool:
+        """Store what the files say now. False, and said once, when the database does not take it.
+
+        After that it is tried again with the `last` call alone: to wait for a locked database takes a minute, and no
+        run shall wait for that."""
         from mlbench.store.engine import open_database
         from mlbench.store.repository import save_run_set
 
+        if self.fault is not None and not last:
+            return False
         try:
             row = self.read()
         except MlbenchError as error:

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine
 
 from mlbench.collect.mllog import read_log
 from mlbench.collect.runfiles import read_attempt, read_run_set
 from mlbench.compose import from_resolved
-from mlbench.errors import ConfigError, InputError, PreflightError
+from mlbench.errors import ConfigError, InputError, PreflightError, StoreError
 from mlbench.launch import factory
 from mlbench.launch.base import Launch
 from mlbench.runner import launching
@@ -25,6 +26,7 @@ from mlbench.runner.events import AttemptEnded, AttemptStarted, Event, Said
 from mlbench.runner.interrupt import StopRequest
 from mlbench.runner.missing import attempts_of
 from mlbench.runner.stored import open_stored
+from mlbench.store import engine
 from tests.runner.conftest import MACHINE, Rehearsal, processes_of
 
 
@@ -298,6 +300,28 @@ def test_series_unwritable_database_keeps_the_files_and_says_how_to_load_them(re
     assert len(warnings) == 1
     assert "mlbench db rebuild" in warnings[0]
     assert str(result.folder.path) in warnings[0]
+
+
+@pytest.mark.slow
+def test_series_database_that_comes_back_is_asked_again_at_the_end_alone(
+    rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A locked database costs a minute each time it is asked.
+    asked: list[int] = []
+    real = engine.open_database
+
+    def locked_at_first(url: str | None, **options: Any) -> Engine:
+        asked.append(len(asked))
+        if len(asked) == 1:
+            raise StoreError("database is locked")
+        return real(url, **options)
+
+    monkeypatch.setattr(engine, "open_database", locked_at_first)
+    result = rehearsal.start("repeats=3")
+    assert len(asked) == 2
+    assert (result.exit_status, result.store_fault) == (0, None)
+    with sqlite3.connect(rehearsal.root / "db.sqlite") as db:
+        assert db.execute("select count(*) from run").fetchone() == (3,)
 
 
 def test_series_runs_folder_that_cannot_be_written_is_refused(rehearsal: Rehearsal) -> None:
