@@ -9,6 +9,7 @@ Profiles are looked for in `--config-dir`, then in ./conf of the current folder,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -17,9 +18,11 @@ from typing import Any, ClassVar
 from mlbench.config import Config
 from mlbench.errors import ConfigError
 from mlbench.overrides import Override, Schema, check_overrides, parse_overrides, value_error
+from mlbench.secret_names import is_secret_name
 
 GROUPS = ("hardware", "benchmark", "data", "launcher", "container", "submission")
 _SCHEMA_NAME = "schema"
+_FROM_ENVIRONMENT = re.compile(r"\$\{\s*oc\.env\s*:\s*['\"]?(\w+)")
 
 
 def shipped_conf() -> Path:
@@ -173,6 +176,7 @@ def _compose(parsed: Sequence[Override], folders: Sequence[Path]) -> Config:
     try:
         with initialize_config_dir(version_base="1.3", config_dir=str(shipped)):
             tree = hydra_compose(config_name="config", overrides=[override.text for override in parsed])
+        _refuse_secrets(OmegaConf.to_container(tree, resolve=False), "")
         config = OmegaConf.to_object(tree)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise value_error(error, Schema(Config), "") from error
@@ -181,6 +185,21 @@ def _compose(parsed: Sequence[Override], folders: Sequence[Path]) -> Config:
     if not isinstance(config, Config):
         raise ConfigError("the configuration is not a mapping of the known keys; look at config.yaml of --config-dir")
     return config
+
+
+def _refuse_secrets(node: Any, key: str) -> None:
+    """The configuration is written to files and shown, so no value of it may come from a variable with a secret. The
+    database URL alone is never written."""
+    if isinstance(node, dict | list):
+        for word, item in node.items() if isinstance(node, dict) else enumerate(node):
+            _refuse_secrets(item, f"{key}.{word}" if key else str(word))
+    elif isinstance(node, str) and key != "db.url":
+        secret = next((name for name in _FROM_ENVIRONMENT.findall(node) if is_secret_name(name)), None)
+        if secret is not None:
+            raise ConfigError(
+                f"{key}: takes its value from the variable {secret}, which is named like a secret, and the "
+                "configuration is kept in files; leave the variable in the environment, where the ranks find it"
+            )
 
 
 @cache

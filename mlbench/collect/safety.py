@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mlbench.secret_names import is_secret_name
+
 MASK = "***"
 NOT_KEPT = "(not kept)"
 
@@ -22,9 +24,6 @@ _NAMES = {
     "S3_USE_HTTPS", "S3_VERIFY_SSL", "AWS_LOG_LEVEL", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION",
     "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED",
 }  # fmt: skip
-_SECRET = re.compile(
-    r"secret|passw|passphrase|token|credential|private_?key|access_?key|api_?key|session_?key|(?:^|_)auth(?:$|_)", re.I
-)
 # The password ends at the last @ before the host, because people leave an @ in it unescaped.
 _IN_URL = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]*://[^:/?#@\s]*:)[^/\s]+(?=@)")
 _IN_QUERY = re.compile(r"(?P<head>[?&;](?:password|passwd|pwd|sslpassword|passfile|token|signature)=)[^&;\s]+", re.I)
@@ -36,10 +35,6 @@ def mask_url(text: str) -> str:
     if "://" not in text:
         return text
     return _IN_QUERY.sub(rf"\g<head>{MASK}", _IN_URL.sub(rf"\g<head>{MASK}", text))
-
-
-def is_secret_name(name: str) -> bool:
-    return _SECRET.search(name) is not None
 
 
 def storable_environment(environment: Mapping[str, str]) -> dict[str, str]:

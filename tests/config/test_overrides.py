@@ -97,6 +97,24 @@ def test_override_of_compute_with_only_a_storage_profile_is_refused() -> None:
         compose(["+hardware=f800", "hardware.compute.gpus_per_node=2"])
 
 
+@pytest.mark.parametrize("key", ["submission.org", "+extra.note", "data.train_rec"])
+def test_override_that_takes_a_secret_from_the_environment_is_refused(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    value = "${oc.env:AWS_SECRET_ACCESS_KEY}"
+    with pytest.raises(ConfigError, match="from the variable AWS_SECRET_ACCESS_KEY, which is named like") as caught:
+        compose([f"{key}=[{value}]" if key.startswith("data") else f"{key}={value}"])
+    assert "hunter2" not in str(caught.value)
+
+
+def test_override_from_the_environment_is_taken_when_it_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_NAME", "Lab X")
+    monkeypatch.setenv("DB_PASSWORD_URL", "postgresql://me@host/db")
+    config = compose(["submission.org=${oc.env:LAB_NAME}", "db.url=${oc.env:DB_PASSWORD_URL}"])
+    assert (config.submission.org, config.db.url) == ("Lab X", "postgresql://me@host/db")
+
+
 def test_override_hardware_given_twice_names_the_one_spelling() -> None:
     with pytest.raises(ConfigError) as caught:
         compose(["+hardware=dgxa100", "+hardware=f800"])
