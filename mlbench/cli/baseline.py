@@ -62,6 +62,6 @@ def drop(name: Annotated[str, typer.Argument(help="The baseline's name.")], db: 
     if not unpin_baseline(engine, name):
         known = baselines(engine)
         raise ConfigError(
-            f"baseline {name!r} is not pinned{near_miss(name, known)} Known: {', '.join(known) or 'none'}"
+            f"baseline {name!r} is not pinned{near_miss(name, known) or '.'} Known: {', '.join(known) or 'none'}"
         )
     print_text(f"{name}: forgotten")

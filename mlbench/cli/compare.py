@@ -72,7 +72,7 @@ def _pinned(engine: Engine, name: str) -> str:
     known = baselines(engine)
     if name not in known:
         raise ConfigError(
-            f"--baseline: {name!r} is not pinned{near_miss(name, known)} Known: {', '.join(known) or 'none'}; "
+            f"--baseline: {name!r} is not pinned{near_miss(name, known) or '.'} Known: {', '.join(known) or 'none'}; "
             f"`mlbench baseline pin {name} RUN_SET` pins one"
         )
     return known[name][0]

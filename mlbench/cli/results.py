@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 app = verb_app("List, show, query and export what is in the database.")
 
+MAX_LIMIT = 1_000_000_000
+"""What the driver of a database can still count."""
+
 SystemOption = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="A part of the system's name.")]
 BenchmarkOption = Annotated[str | None, typer.Option("--benchmark", metavar="NAME", help="For example resnet.")]
 OrgOption = Annotated[str | None, typer.Option("--org", metavar="NAME", help="Who ran or submitted it.")]
@@ -31,7 +34,8 @@ SinceOption = Annotated[
 ]
 StatusOption = Annotated[str | None, typer.Option("--status", metavar="valid|invalid|raw", help="State of the score.")]
 LimitOption = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Only the newest N (a table shows 50 otherwise).")
+    int | None,
+    typer.Option("--limit", min=1, max=MAX_LIMIT, metavar="N", help="Only the newest N (a table shows 50 otherwise)."),
 ]
 
 
@@ -91,7 +95,9 @@ def show(
 def query(
     sql: Annotated[str, typer.Argument(help="One SELECT, in quotes.")],
     as_json: JsonOption = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Rows to show at most.")] = 1000,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=MAX_LIMIT, metavar="N", help="Rows to show at most.")
+    ] = 1000,
     time_limit: Annotated[
         float, typer.Option("--time-limit", min=0.1, metavar="SECONDS", help="End the query after this time.")
     ] = 10.0,

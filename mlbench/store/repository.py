@@ -27,7 +27,7 @@ from mlbench.store.tables import Base, Baseline, Run, RunSet, System, TelemetryS
 
 NEWEST = 50
 """How many run sets a list shows unless told otherwise."""
-_LATEST = re.compile(r"^latest(?:~(\d+))?$")
+_LATEST = re.compile(r"^latest(?:~(\d{1,9}))?$")
 
 
 class SaveOutcome(Enum):

@@ -203,6 +203,23 @@ def test_export_to_a_link_writes_where_it_leads(tmp_path: Path) -> None:
     assert (tmp_path / "a.csv").read_text().startswith("run_set,")
 
 
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list", "--limit", "99999999999999999999"),
+        ("query", "select 1", "--limit", "9223372036854775807"),
+        ("export", "--limit", "99999999999999999999"),
+        ("show", "latest~99999999999999999999"),
+    ],
+)
+def test_number_that_no_database_can_count_is_refused(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["results", *arguments]) == 2
+    assert capsys.readouterr().err.startswith("mlbench: ")
+
+
 NOW = datetime(2024, 5, 8, 12, tzinfo=UTC)
 
 
