@@ -144,4 +144,8 @@ def _warn_of_others() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted; what is finished stands above, and in the file of --json", file=sys.stderr)
+        sys.exit(130)
