@@ -193,13 +193,19 @@ def _refuse_secrets(node: Any, key: str) -> None:
     if isinstance(node, dict | list):
         for word, item in node.items() if isinstance(node, dict) else enumerate(node):
             _refuse_secrets(item, f"{key}.{word}" if key else str(word))
-    elif isinstance(node, str) and key != "db.url":
+    elif isinstance(node, str) and key != "db.url" and not _masked(key):
         secret = next((name for name in _FROM_ENVIRONMENT.findall(node) if is_secret_name(name)), None)
         if secret is not None:
             raise ConfigError(
                 f"{key}: takes its value from the variable {secret}, which is named like a secret, and the "
                 "configuration is kept in files; leave the variable in the environment, where the ranks find it"
             )
+
+
+def _masked(key: str) -> bool:
+    """A rank's variable with the name of a secret: its value is given to the ranks and kept nowhere."""
+    section, _, name = key.rpartition(".")
+    return section.endswith(".environment") and is_secret_name(name)
 
 
 @cache

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from mlbench.collect.safety import MASK, is_secret_name, mask_url, storable_environment
+from mlbench.collect.safety import MASK, mask_url, storable_environment
 from mlbench.config import Config
 from mlbench.errors import ConfigError
+from mlbench.secret_names import is_secret_name
 from mlbench.worker.job import Job, dump
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from mlbench.collect.safety import (
     NOT_KEPT,
-    is_secret_name,
     storable_arguments,
     storable_environment,
     without_secrets,
 )
+from mlbench.secret_names import is_secret_name
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,9 @@ def test_override_from_the_environment_is_taken_when_it_is_no_secret(monkeypatch
     monkeypatch.setenv("LAB_NAME", "Lab X")
     monkeypatch.setenv("DB_PASSWORD_URL", "postgresql://me@host/db")
     config = compose(["submission.org=${oc.env:LAB_NAME}", "db.url=${oc.env:DB_PASSWORD_URL}"])
+    with_variable = compose(["+hardware=ecs", "hardware.storage.environment.S3_SECRET_KEY=${oc.env:DB_PASSWORD_URL}"])
+    assert with_variable.hardware.storage is not None
+    assert with_variable.hardware.storage.environment["S3_SECRET_KEY"] == "postgresql://me@host/db"
     assert (config.submission.org, config.db.url) == ("Lab X", "postgresql://me@host/db")
 
 
