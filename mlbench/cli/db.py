@@ -11,6 +11,7 @@ import typer
 
 from mlbench.cli.main import verb_app
 from mlbench.cli.options import DbOption, JsonOption
+from mlbench.errors import InputError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -155,7 +156,11 @@ def verify(runs_dir: RunsOption = None, as_json: JsonOption = False, db: DbOptio
 def _runs_dir(given: Path | None) -> Path:
     from mlbench.plan.paths import home
 
-    return given.absolute() if given is not None else home() / "runs"
+    if given is None:
+        return home() / "runs"
+    if not given.is_dir():
+        raise InputError(f"--runs-dir: {given.absolute()} is not a folder; name the folder that holds the run sets")
+    return given.absolute()
 
 
 def _open_or_replace(db: str | None) -> tuple[Engine, Path | None]:

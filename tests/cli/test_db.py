@@ -106,3 +106,11 @@ def test_bundle_from_export_to_import(capsys: pytest.CaptureFixture[str], home: 
     other = str(tmp_path / "other.sqlite")
     assert run_command(["import", "--bundle", str(out), "--db", other]) == 0
     assert [item.run_set for item in all_run_sets(open_database(other))] == [NAME]
+
+
+@pytest.mark.parametrize("verb", ["verify", "rebuild"])
+def test_runs_folder_that_is_not_there_is_refused(verb: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["db", "rebuild"]) == 0
+    capsys.readouterr()
+    assert run_command(["db", verb, "--runs-dir", str(home / "rusn")]) == 2
+    assert "rusn is not a folder; name the folder that holds the run sets" in capsys.readouterr().err
