@@ -251,6 +251,9 @@ def test_verb_told_to_end_before_it_has_begun_says_interrupted(tmp_path: Path, s
     assert process.stdout.readline() == "up\n"
     time.sleep(0.02 + after_s)
     process.send_signal(signum)
-    _, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=60)
 
+    if output.strip():  # the verb was over before the signal came, and no program guards the interpreter's own end
+        assert errors == ""
+        return
     assert (process.returncode, errors) == (130, "mlbench: interrupted\n")
