@@ -20,6 +20,9 @@ class Rate:
     basis: str
 
 
+DEFAULT_HEADROOM = 0.20
+"""On top of the demand when the user names none."""
+
 MODEL_FACTORS = {"resnet50": 1.0, "alexnet": 7095 / 2940, "vgg16": 1590 / 2940}
 """samples/s relative to ResNet-50 on the same node: Ready Solutions for AI guide, F800, one compute node."""
 

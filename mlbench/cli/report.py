@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlbench.analyse.sizing import DEFAULT_HEADROOM
 from mlbench.cli.main import verb_app
+from mlbench.cli.options import ConfigDirOption, DbOption
 from mlbench.errors import ConfigError, MlbenchError, near_miss
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 app = verb_app()
 _DEFAULT_FORMATS = "svg,png,pdf"
-_HEADROOM = 0.20
 
 
 @app.command()
@@ -42,12 +43,8 @@ def report(
         typer.Option("--hardware", metavar="COMPUTE,STORAGE", help="Profiles for the sizing, as dgxa100,f800."),
     ] = None,
     check: Annotated[bool, typer.Option("--check/--no-check", help="Check the files against their ruleset.")] = True,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="Folder of profiles of your own, besides ./conf.")
-    ] = None,
-    db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="Database: a file or a URL; see `mlbench results`.")
-    ] = None,
+    config_dir: ConfigDirOption = None,
+    db: DbOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write DIR/report.html, report.md, plots/ and csv/: verdict, plots, tables, findings, materials, commands.
@@ -166,7 +163,7 @@ def _sizing(run_set: RunSet, hardware: str | None, config_dir: Path | None) -> t
     from mlbench.publish.report.sizing import profiles_of, sizing_of
 
     if hardware is None:
-        return sizing_of(run_set, profiles_of(run_set), headroom=_HEADROOM)
+        return sizing_of(run_set, profiles_of(run_set), headroom=DEFAULT_HEADROOM)
     from mlbench.compose import compose
 
     names = ",".join(name.strip() for name in hardware.split(",") if name.strip())
@@ -174,6 +171,6 @@ def _sizing(run_set: RunSet, hardware: str | None, config_dir: Path | None) -> t
     if composed.compute is None or composed.storage is None:
         raise ConfigError(f"--hardware {hardware!r}: expected a compute and a storage profile, as dgxa100,f800")
     try:
-        return sizing_of(run_set, (composed.compute, composed.storage), headroom=_HEADROOM)
+        return sizing_of(run_set, (composed.compute, composed.storage), headroom=DEFAULT_HEADROOM)
     except MlbenchError as error:
         raise ConfigError(f"--hardware {hardware!r}: {error}") from error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlbench.analyse.sizing import DEFAULT_HEADROOM
 from mlbench.cli.main import verb_app
 from mlbench.cli.options import ConfigDirOption, JsonOption
 from mlbench.errors import ConfigError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from mlbench.publish.sizing import SizingAnswer
 
 app = verb_app()
-_DEFAULT_HEADROOM = 20.0
 
 
 @app.command()
@@ -34,7 +34,7 @@ def size(
     ] = None,
     headroom: Annotated[
         float, typer.Option("--headroom", metavar="PERCENT", help="On top of the demand.")
-    ] = _DEFAULT_HEADROOM,
+    ] = DEFAULT_HEADROOM * 100,
     file_per_image: Annotated[
         bool, typer.Option("--file-per-image", help="Images are single files, not RecordIO shards.")
     ] = False,

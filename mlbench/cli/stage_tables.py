@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mlbench.analyse.units import size_text
 from mlbench.collect.allreduce import average_busbw_gb_per_s, peak_row
 
 if TYPE_CHECKING:
@@ -78,14 +79,6 @@ def storage_lines(rows: Sequence[StorageResult]) -> list[str]:
         p99 = "-" if row.latency_p99_s is None else f"{row.latency_p99_s * 1e3:.2f}"
         lines.append(_cells((*cells, f"{row.bandwidth_bytes_per_s / 1e9:.3f}", iops, p99), _STORAGE_WIDTHS))
     return lines
-
-
-def size_text(size_bytes: int) -> str:
-    """`8 B`, `64 KiB`, `1 MiB`: whole powers as nccl-tests' sizes are."""
-    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if size_bytes >= factor:
-            return f"{size_bytes / factor:.4g} {unit}"
-    return f"{size_bytes} B"
 
 
 def allreduce_json(rows: Sequence[AllReduceResult]) -> list[dict[str, Any]]:

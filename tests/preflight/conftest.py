@@ -12,22 +12,12 @@ from mlbench.compose import compose
 from mlbench.plan.machine import Gpu, Machine
 from mlbench.plan.make import make_plan
 from mlbench.plan.types import Plan
+from tests.support.machines import a_machine
 
 
 @pytest.fixture
 def machine() -> Machine:
-    return Machine(
-        hostname="box",
-        system_name="Lab Box",
-        cpu_model="Test CPU",
-        num_sockets=1,
-        num_cores=4,
-        num_cpus=4,
-        memory_bytes=16_000_000_000,
-        gpus=(),
-        operating_system="Debian",
-        kernel="6.1",
-    )
+    return a_machine()
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlbench.analyse.consistency import Consistency
+from mlbench.analyse.units import size_text
 from mlbench.publish.charts.figure import NARROW, Absent, Figure, Plot
-from mlbench.publish.charts.labels import bytes_text, grouped, rate_unit, set_labels
+from mlbench.publish.charts.labels import grouped, rate_unit, set_labels
 from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, SERIES, SKY, inline, legend_columns
 from mlbench.store.tables import AllReduceResult, RunSet, StorageResult
-
-_LARGE_BYTES = 1 << 20
 
 
 def allreduce_figure(run_sets: Sequence[RunSet]) -> Plot:
@@ -42,7 +41,7 @@ def allreduce_figure(run_sets: Sequence[RunSet]) -> Plot:
 
 def _peak_in_words(name: str, rows: Sequence[AllReduceResult]) -> str:
     peak = max(rows, key=lambda row: row.busbw_gb_per_s)
-    return f"{name}: peak {grouped(peak.busbw_gb_per_s)} GB/s at {bytes_text(peak.size_bytes)}."
+    return f"{name}: peak {grouped(peak.busbw_gb_per_s)} GB/s at {size_text(peak.size_bytes)}."
 
 
 def _draw_allreduce(series: dict[str, list[AllReduceResult]], width: int) -> Any:
@@ -54,7 +53,7 @@ def _draw_allreduce(series: dict[str, list[AllReduceResult]], width: int) -> Any
             "size": row.size_bytes,
             "busbw": row.busbw_gb_per_s,
             "wrong": "wrong values" if row.num_wrong else "right",
-            "words": f"{bytes_text(row.size_bytes)}: {grouped(row.busbw_gb_per_s)} GB/s",
+            "words": f"{size_text(row.size_bytes)}: {grouped(row.busbw_gb_per_s)} GB/s",
         }
         for name, items in series.items()
         for row in sorted(items, key=lambda item: item.size_bytes)

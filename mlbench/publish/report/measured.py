@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from mlbench.analyse.consistency import Consistency
 from mlbench.analyse.scaling import scaling_table, serial_fraction
+from mlbench.analyse.units import size_text
+from mlbench.collect.allreduce import average_busbw_gb_per_s, peak_row
+from mlbench.collect.runfolder import last_attempts
 from mlbench.publish.charts import (
     accuracy_figure,
     allreduce_figure,
@@ -16,7 +19,7 @@ from mlbench.publish.charts import (
     telemetry_figures,
     throughput_figure,
 )
-from mlbench.publish.charts.labels import bytes_text, grouped, rate_unit
+from mlbench.publish.charts.labels import grouped, rate_unit
 from mlbench.publish.charts.runs import DROPPED, KEPT, LOST, run_roles
 from mlbench.publish.charts.throughput import is_scaling
 from mlbench.publish.comparison import outliers_of, scaling_point
@@ -107,7 +110,7 @@ def _runs(named: Named) -> list[Block]:
     if not run_set.runs:
         return []
     roles = run_roles(run_set)
-    last = {run.index: run.attempt for run in run_set.runs if not run.warmup}
+    last = {run.index: run.attempt for run in last_attempts(run_set.runs)}
     columns = (
         "run", "status", "time to train, s", "epochs", "accuracy", "samples/s", "first epoch", "cache", "seed",
         "in the mean",
@@ -170,8 +173,9 @@ def _allreduce(named: Named) -> list[Block]:
     for group in dict.fromkeys((row.backend, row.transport, row.num_ranks, tuple(row.hosts)) for row in rows):
         backend, transport, num_ranks, hosts = group
         chosen = [row for row in rows if (row.backend, row.transport, row.num_ranks, tuple(row.hosts)) == group]
-        large = [row for row in chosen if row.size_bytes >= 1 << 20] or chosen[-1:]
-        peak = max(large, key=lambda row: row.busbw_gb_per_s)
+        peak, average = peak_row(chosen), average_busbw_gb_per_s(chosen)
+        assert peak is not None
+        assert average is not None
         columns = ("size", "place", "time, µs", "algbw, GB/s", "busbw, GB/s", "wrong values")
         blocks.append(
             TableBlock(
@@ -179,7 +183,7 @@ def _allreduce(named: Named) -> list[Block]:
                 columns=columns,
                 rows=[
                     [
-                        bytes_text(row.size_bytes),
+                        size_text(row.size_bytes),
                         "in place" if row.in_place else "out of place",
                         f"{row.time_us:,.1f}",
                         f"{row.algbw_gb_per_s:.4g}",
@@ -189,9 +193,8 @@ def _allreduce(named: Named) -> list[Block]:
                     for row in chosen
                 ],
                 numbers=("size", "time, µs", "algbw, GB/s", "busbw, GB/s", "wrong values"),
-                note=f"Peak at large sizes {grouped(peak.busbw_gb_per_s)} GB/s at {bytes_text(peak.size_bytes)}; "
-                f"average over all {len(chosen)} rows "
-                f"{grouped(sum(row.busbw_gb_per_s for row in chosen) / len(chosen))} GB/s.",
+                note=f"Peak at large sizes {grouped(peak.busbw_gb_per_s)} GB/s at {size_text(peak.size_bytes)}; "
+                f"average over all {len(chosen)} rows {grouped(average)} GB/s.",
                 folded=len(chosen) > 12,
             )
         )
@@ -211,7 +214,7 @@ def _storage(named: Named) -> list[Block]:
             row.pattern,
             row.tool,
             "WARM" if row.cache == "warm" else row.cache,
-            bytes_text(row.block_bytes),
+            size_text(row.block_bytes),
             str(row.num_readers),
             number(row.bandwidth_bytes_per_s and row.bandwidth_bytes_per_s / 1e9, ",.3f"),
             number(row.bandwidth_bytes_per_s and row.bandwidth_bytes_per_s / 2**30, ",.3f"),

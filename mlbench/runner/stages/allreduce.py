@@ -19,8 +19,8 @@ from mlbench.collect.nccl import parse_nccl_tests
 from mlbench.collect.runfiles import write_json
 from mlbench.errors import InputError, RunFailedError
 from mlbench.launch.base import Launch
-from mlbench.launch.factory import Attempt, make_container, make_launch, make_launcher
-from mlbench.launch.supervisor import EndedBy, Outcome, run_launch
+from mlbench.launch.factory import Attempt, make_container, make_launch
+from mlbench.launch.supervisor import EndedBy, Outcome
 from mlbench.plan.jobs import allreduce_job_for
 from mlbench.plan.types import Plan
 from mlbench.runner.context import StageContext, StageReport
@@ -28,6 +28,7 @@ from mlbench.runner.events import Said, StageState
 from mlbench.runner.findings import drop_findings, put_finding
 from mlbench.runner.secrets import write_job
 from mlbench.runner.stages.folders import new_folder
+from mlbench.runner.stages.launching import run_to_end
 from mlbench.runner.tail import last_lines
 
 TIME_LIMIT_S = 1800.0
@@ -104,11 +105,7 @@ def _measure(context: StageContext, backend: AllReduceBackend) -> AllReduceTable
     )
     if backend is AllReduceBackend.nccl_tests:
         launch = _nccl_launch(plan, launch)
-    with context.stop.waking():
-        outcome = run_launch(make_launcher(plan), launch, term_grace_s=plan.config.limits.term_grace_s)
-    if outcome.left:
-        raise RunFailedError(f"{folder}: {len(outcome.left)} processes could not be ended: {'; '.join(outcome.left)}")
-    return _read(plan, backend, folder, outcome)
+    return _read(plan, backend, folder, run_to_end(context, plan, launch))
 
 
 def _plan_for(plan: Plan, backend: AllReduceBackend) -> Plan:

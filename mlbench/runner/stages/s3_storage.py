@@ -14,14 +14,15 @@ from mlbench.collect.storage import StorageRow
 from mlbench.errors import RunFailedError
 from mlbench.launch.base import Launch
 from mlbench.launch.command import ISLAND
-from mlbench.launch.factory import make_launcher, worker_python
+from mlbench.launch.factory import worker_python
 from mlbench.launch.local import LOCALHOST
-from mlbench.launch.supervisor import EndedBy, Outcome, run_launch
+from mlbench.launch.supervisor import EndedBy, Outcome
 from mlbench.plan.types import Host, Plan
 from mlbench.runner.context import StageContext
 from mlbench.runner.events import Said
 from mlbench.runner.stages.fio_tests import mean_record_bytes, record_bytes
 from mlbench.runner.stages.folders import new_folder
+from mlbench.runner.stages.launching import run_to_end
 from mlbench.runner.tail import last_lines
 
 REQUESTS_PER_RANK = 16
@@ -48,15 +49,7 @@ def measure_s3(context: StageContext) -> tuple[list[StorageRow], list[tuple[str,
         write_json(folder / "spec.json", spec)
     except OSError as error:
         raise RunFailedError(f"{folder}: cannot be written ({error.strerror})") from error
-    with context.stop.waking():
-        outcome = run_launch(
-            make_launcher(plan),
-            _launch(context, folder, len(tests)),
-            term_grace_s=plan.config.limits.term_grace_s,
-        )
-    if outcome.left:
-        raise RunFailedError(f"{folder}: {len(outcome.left)} processes could not be ended: {'; '.join(outcome.left)}")
-    return read_ranks(plan, tests, folder, outcome)
+    return read_ranks(plan, tests, folder, run_to_end(context, plan, _launch(context, folder, len(tests))))
 
 
 def _tests(plan: Plan) -> list[dict[str, Any]]:

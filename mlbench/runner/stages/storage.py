@@ -23,15 +23,16 @@ from mlbench.collect.storage import StorageRow, dump_rows, summed
 from mlbench.errors import RunFailedError
 from mlbench.launch.base import Launch
 from mlbench.launch.command import BARE, ISLAND
-from mlbench.launch.factory import make_launcher, worker_python
+from mlbench.launch.factory import worker_python
 from mlbench.launch.local import LOCALHOST
-from mlbench.launch.supervisor import EndedBy, Outcome, run_launch
+from mlbench.launch.supervisor import EndedBy, Outcome
 from mlbench.plan.types import Host, Plan
 from mlbench.runner.context import StageContext, StageReport
 from mlbench.runner.events import Said, StageState
 from mlbench.runner.findings import drop_findings, put_finding
 from mlbench.runner.stages.fio_tests import FioTest, fio_tests
 from mlbench.runner.stages.folders import new_folder
+from mlbench.runner.stages.launching import run_to_end
 from mlbench.runner.tail import last_lines
 
 INSTALL = "fio is not installed here: apt-get install fio"
@@ -84,18 +85,11 @@ def _measure_fio(context: StageContext) -> tuple[list[StorageRow], list[tuple[st
     }
     try:
         write_json(folder / "spec.json", spec)
-        with context.stop.waking():
-            outcome = run_launch(
-                make_launcher(plan),
-                _launch(context, folder, len(tests)),
-                term_grace_s=plan.config.limits.term_grace_s,
-            )
+        outcome = run_to_end(context, plan, _launch(context, folder, len(tests)))
     except OSError as error:
         raise RunFailedError(f"{folder}: cannot be written ({error.strerror})") from error
     finally:
         shutil.rmtree(files, ignore_errors=True)
-    if outcome.left:
-        raise RunFailedError(f"{folder}: {len(outcome.left)} processes could not be ended: {'; '.join(outcome.left)}")
     return read_hosts(plan, tests, folder, outcome)
 
 
