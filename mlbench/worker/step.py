@@ -75,7 +75,7 @@ class Learner:
         self._accumulation = job.optimizer.gradient_accumulation_steps
         # All ranks draw the same weights; distortions have their own seeds, see the pipelines.
         mx.random.seed(job.seed % 2**31)
-        self.net = build(mx, job.model)
+        self.net = build(mx, job.model, job.device)
         initialise(mx, self.net, job.model, self._context)
         self.net.hybridize(static_alloc=True, static_shape=True)
         self._loss = smoothed_loss(mx, job.optimizer.label_smoothing, job.model.num_classes)

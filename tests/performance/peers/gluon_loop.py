@@ -58,7 +58,7 @@ def main() -> None:
         import horovod.mxnet as hvd
 
         hvd.init()
-    net = build(mx, model())
+    net = build(mx, model(), "cpu")
     initialise(mx, net, model(), mx.cpu())
     net.hybridize(static_alloc=True, static_shape=True)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
