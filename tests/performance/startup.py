@@ -17,11 +17,15 @@ VERBS: dict[str, tuple[tuple[str, ...], float | None]] = {
     "plan, 4096 GPUs": (("plan", "+hardware=dgxa100", "gpus=4096"), 2.0),
     "results show": (("results", "show", "latest"), None),
     "compare": (("compare", "latest", "latest~1"), None),
-    "check --help": (("check", "--help"), None),
-    "data --help": (("data", "--help"), None),
+    "results query": (("results", "query", "SELECT count(*) FROM run_set"), None),
     "doctor": (("doctor",), None),
     "size": (("size", "+hardware=dgxa100", "gpus=32"), None),
+    **{
+        f"{name} --help": ((name, "--help"), None)
+        for name in ("import", "check", "package", "report", "baseline", "resume", "reproduce", "data", "db")
+    },
 }
+"""What is typed, and how long it may take, seconds. Verbs that need more than a database show what they import."""
 
 
 def experiments(context: Context) -> Iterator[Experiment]:
