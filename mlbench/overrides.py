@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlbench.errors import ConfigError, near_miss
+from mlbench.secret_names import MASK, holds_secret, mask_override
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override as HydraOverride
@@ -41,6 +42,15 @@ class Override:
     value: str
     is_sweep: bool
     hydra: HydraOverride
+
+    @property
+    def shown(self) -> str:
+        """The text as a message may hold it."""
+        return mask_override(self.text)
+
+    @property
+    def shown_value(self) -> str:
+        return MASK if holds_secret(self.key, self.value) else self.value
 
     def values(self) -> list[str]:
         """The override once for each value it names."""
@@ -169,17 +179,19 @@ def parse_overrides(overrides: Sequence[str]) -> list[Override]:
     for text in overrides:
         text = _bracket_hosts(text)
         if "=" not in text and not text.startswith("~"):
-            raise ConfigError(f"{text!r} is not an override; expected KEY=VALUE, for example gpus=2")
+            raise ConfigError(f"{mask_override(text)!r} is not an override; expected KEY=VALUE, for example gpus=2")
         try:
             hydra = parser.parse_override(text)
         except HydraException as error:
             key = text.partition("=")[0]
             raise ConfigError(
-                f"override {text!r} cannot be read; put a value with special characters into quotes: "
+                f"override {mask_override(text)!r} cannot be read; put a value with special characters into quotes: "
                 f"\"{key}='...'\" (shell quotes outside, single quotes inside)"
             ) from error
         if not hydra.key_or_group or hydra.package is not None:
-            raise ConfigError(f"override {text!r} has no plain key; expected KEY=VALUE, for example gpus=2")
+            raise ConfigError(
+                f"override {mask_override(text)!r} has no plain key; expected KEY=VALUE, for example gpus=2"
+            )
         sign, rest = _sign(text)
         parsed.append(
             Override(text, hydra.key_or_group, sign, rest.partition("=")[2], hydra.is_sweep_override(), hydra)
@@ -212,7 +224,8 @@ def check_overrides(
     checked: list[Override] = []
     for override in overrides:
         if override.is_sweep:
-            values = ", ".join(override.hydra.sweep_string_iterator())
+            hidden = holds_secret(override.key, override.value)
+            values = MASK if hidden else ", ".join(override.hydra.sweep_string_iterator())
             raise ConfigError(
                 f"{override.key}: found several values ({values}) for one run set; give one, put a text that holds "
                 f"commas into quotes, or add --multirun for one run set per value"
@@ -232,20 +245,21 @@ def _check_choice(override: Override, known: Mapping[str, Path]) -> Override:
     names: list[Any] = value if isinstance(value, list) else [value]
     appended = group == "hardware"
     if override.prefix == "~":
-        raise ConfigError(f"{override.text}: the group {group} cannot be taken away; choose one of {', '.join(known)}")
+        raise ConfigError(f"{override.shown}: the group {group} cannot be taken away; choose one of {', '.join(known)}")
     if not appended and isinstance(value, list):
-        raise ConfigError(f"{override.text}: {group} takes one choice of {', '.join(known)}")
+        raise ConfigError(f"{override.shown}: {group} takes one choice of {', '.join(known)}")
     for name in names:
         if not isinstance(name, str) or name not in known:
             kind = "profile" if appended else "choice"
             near = near_miss(str(name), known)
-            raise ConfigError(f"unknown {group} {kind} {str(name)!r}{near or ';'} known ones are {', '.join(known)}")
+            found = MASK if holds_secret(group, str(name)) else str(name)
+            raise ConfigError(f"unknown {group} {kind} {found!r}{near or ';'} known ones are {', '.join(known)}")
     sign = "+" if appended else ""
     if override.prefix != sign:
         why = "a hardware profile is added with a plus" if appended else f"{group} already has a choice to replace"
-        raise ConfigError(f"{override.text}: {why}; write {_shell(f'{sign}{group}={override.value}')}")
+        raise ConfigError(f"{override.shown}: {why}; write {_shell(f'{sign}{group}={override.shown_value}')}")
     if len(set(names)) < len(names):
-        raise ConfigError(f"{override.text}: names a profile twice")
+        raise ConfigError(f"{override.shown}: names a profile twice")
     return override
 
 
@@ -256,24 +270,24 @@ def _shell(text: str) -> str:
 def _check_key(override: Override, schema: Schema) -> Override:
     key = override.key
     if key.split("/")[0] == "hydra" or key.startswith("hydra."):
-        raise ConfigError(f"{override.text}: Hydra's own settings are fixed; mlbench writes to runs_dir")
+        raise ConfigError(f"{override.shown}: Hydra's own settings are fixed; mlbench writes to runs_dir")
     node = schema.find(key)
     if node is None:
         raise ConfigError(schema.unknown(key))
     if override.prefix == "~":
-        raise ConfigError(f"{override.text}: a key cannot be taken away; give it another value or null")
+        raise ConfigError(f"{override.shown}: a key cannot be taken away; give it another value or null")
     if node.children is not None:
         example = SECTIONS_OF_PROFILES.get(key)
         ways = (
             f"choose a profile, {example}" if example else f"set one of its keys, {key}.{next(iter(node.children))}=..."
         )
-        raise ConfigError(f"{key}: found {override.value!r}, but {key} is a section; {ways}")
+        raise ConfigError(f"{key}: found {override.shown_value!r}, but {key} is a section; {ways}")
     if _in_free_mapping(key, schema):
         # Any key may be set here, new or not: what Hydra calls `++`.
         return dataclasses.replace(override, text=f"++{key}={override.value}", prefix="++")
     if override.prefix:
         raise ConfigError(
-            f"{override.text}: {key} exists already; write {key}={override.value} without {override.prefix}"
+            f"{override.shown}: {key} exists already; write {key}={override.shown_value} without {override.prefix}"
         )
     return override
 
@@ -327,7 +341,7 @@ def _check_unfilled(overrides: Sequence[Override], groups: Mapping[str, Mapping[
         if wanting and not any(_fills(groups["hardware"], name, section) for name in chosen):
             kind = section.partition(".")[2]
             raise ConfigError(
-                f"{wanting[0].text}: no profile has filled {section}; choose a {kind} profile first, "
+                f"{wanting[0].shown}: no profile has filled {section}; choose a {kind} profile first, "
                 f"for example {example}"
             )
 
@@ -389,7 +403,8 @@ def value_error(error: Exception, schema: Schema, where: str) -> ConfigError:
             return ConfigError(f"{source}{key} has no value; expected {node.expected}")
         said = next((line for line in lines if "value '" in line.lower()), "")
         found = said.split("'")[1] if said.count("'") > 1 else None
-        what = f"found {found!r}" if found is not None else "found another kind of value"
+        shown = found is not None and not holds_secret(key, found)
+        what = f"found {found!r}" if shown else "found another kind of value"
         return ConfigError(f"{source}{key}: {what}, expected {node.expected}{_near_member(node, found)}")
     text = " ".join(str(error).split("Available options", maxsplit=1)[0].split())
     return ConfigError(f"{source}{text}")

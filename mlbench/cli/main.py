@@ -162,8 +162,11 @@ def dispatch(arguments: list[str]) -> int:
         return _call(verbs[first], arguments[1:])
     # An override has an equals sign or is a deletion, an option has a dash: anything else was meant as a verb.
     if first and "=" not in first and first[0] not in "-+~":
+        from mlbench.secret_names import mask_override
+
         raise ConfigError(
-            f"{first!r} is neither a verb nor an override KEY=VALUE{near_miss(first, verbs)} Verbs: {', '.join(verbs)}."
+            f"{mask_override(first)!r} is neither a verb nor an override KEY=VALUE{near_miss(first, verbs)} "
+            f"Verbs: {', '.join(verbs)}."
         )
     return _call(verbs["run"], arguments)
 
@@ -192,7 +195,11 @@ def _call(verb: Verb, arguments: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except TyperException as error:
+        from mlbench.secret_names import mask_override
+
         text = error.format_message()
+        for argument in arguments:
+            text = text.replace(argument, mask_override(argument))
         raise ConfigError(f"{program}: {text.rstrip('.')}; see {program} --help") from error
     return 0
 

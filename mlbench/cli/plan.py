@@ -16,6 +16,7 @@ from mlbench.cli.console import add_row, make_console, make_table, print_json, p
 from mlbench.cli.main import verb_app
 from mlbench.cli.options import ConfigDirOption, JsonOption, OverridesArgument
 from mlbench.plan.types import Placement, Plan
+from mlbench.secret_names import MASK, holds_secret, mask_override
 
 app = verb_app()
 
@@ -50,7 +51,7 @@ def plan(
         if number:
             print_text()
         if multirun:
-            print_text(f"Point {number + 1} of {len(points)}: {shlex.join(point)}")
+            print_text(f"Point {number + 1} of {len(points)}: {shlex.join(map(mask_override, point))}")
         print_plan(item)
 
 
@@ -148,7 +149,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "optimizer": dataclasses.asdict(plan.optimizer),
         "schedule": dataclasses.asdict(plan.schedule),
         "threads_per_rank": plan.threads_per_rank,
-        "environment": dict(sorted(plan.environment.items())),
+        "environment": _shown_environment(plan),
         "argv": command_line(plan),
         "data": {**dataclasses.asdict(plan.data.worker), "path": plan.data.path, "path_given": plan.data.path_given},
         "mean_image_bytes": plan.data.mean_image_bytes,
@@ -176,6 +177,10 @@ def rank_map_lines(placement: Placement) -> list[str]:
     return [*lines[:kept], f"... {between} nodes more, {placement.hosts[kept].slots} ranks each ...", *lines[-kept:]]
 
 
+def _shown_environment(plan: Plan) -> dict[str, str]:
+    return {name: MASK if holds_secret(name, value) else value for name, value in sorted(plan.environment.items())}
+
+
 def print_plan(plan: Plan) -> None:
     """The plan for people: a table of what was decided, then command line, environment and notes."""
     console = make_console()
@@ -186,7 +191,7 @@ def print_plan(plan: Plan) -> None:
     print_text("Command line of the first repetition (RUN_SET is the id that the run set gets):")
     print_text(f"  {shlex.join(_shortened(word) for word in command_line(plan))}")
     print_text("Environment of every rank:")
-    for name, value in sorted(plan.environment.items()):
+    for name, value in _shown_environment(plan).items():
         print_text(f"  {name}={value}")
     note = reference_note(plan)
     for text in (*plan.notes, *([note] if note else [])):

@@ -6,13 +6,13 @@ URLs and values of keys that are called like secrets are replaced by ***, wherev
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mlbench.secret_names import is_secret_name
+from mlbench.secret_names import MASK as MASK
+from mlbench.secret_names import is_secret_name, mask_override
+from mlbench.secret_names import mask_url as mask_url
 
-MASK = "***"
 NOT_KEPT = "(not kept)"
 
 _PREFIXES = (
@@ -24,17 +24,6 @@ _NAMES = {
     "S3_USE_HTTPS", "S3_VERIFY_SSL", "AWS_LOG_LEVEL", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION",
     "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED",
 }  # fmt: skip
-# The password ends at the last @ before the host, because people leave an @ in it unescaped.
-_IN_URL = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]*://[^:/?#@\s]*:)[^/\s]+(?=@)")
-_IN_QUERY = re.compile(r"(?P<head>[?&;](?:password|passwd|pwd|sslpassword|passfile|token|signature)=)[^&;\s]+", re.I)
-_OVERRIDE = re.compile(r"^(?P<head>[+~]*(?P<key>[\w./@-]+)=)(?P<value>.*)$", re.S)
-
-
-def mask_url(text: str) -> str:
-    """The text with every password in a URL replaced by ***."""
-    if "://" not in text:
-        return text
-    return _IN_QUERY.sub(rf"\g<head>{MASK}", _IN_URL.sub(rf"\g<head>{MASK}", text))
 
 
 def storable_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -44,13 +33,7 @@ def storable_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def storable_arguments(arguments: Iterable[str]) -> list[str]:
     """A command line without passwords: in URLs, and as the value of an override whose key is called like a secret."""
-    kept = []
-    for argument in arguments:
-        match = _OVERRIDE.match(argument)
-        if match is not None and is_secret_name(match["key"].rpartition(".")[2]):
-            argument = match["head"] + MASK
-        kept.append(mask_url(argument))
-    return kept
+    return [mask_override(argument) for argument in arguments]
 
 
 def without_secrets(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Secrets in the environment that profiles give to the ranks: the ranks get them, the files of a run set do not.
 
-A variable counts as a secret by its name, or when its value is a URL with a password (`mlbench.collect.safety`). In
+A variable counts as a secret by its name, or when its value is a URL with a password (`mlbench.secret_names`). In
 config.yaml its value is `***`; whoever resumes or reproduces the run set gives it again, as a variable of that name.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from mlbench.collect.safety import MASK, mask_url, storable_environment
+from mlbench.collect.safety import storable_environment
 from mlbench.config import Config
 from mlbench.errors import ConfigError
-from mlbench.secret_names import is_secret_name
+from mlbench.secret_names import MASK, is_secret_name, mask_url
 from mlbench.worker.job import Job, dump
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from mlbench.analyse.scaling import ScalingPoint, ScalingRow, scaling_table
 from mlbench.runner.outcome import EXIT_GOOD, EXIT_INTERRUPTED, EXIT_NOT_COMPLIANT, EXIT_RUN_FAILED, SeriesResult
+from mlbench.secret_names import mask_override
 
 _WORST_FIRST = (EXIT_INTERRUPTED, EXIT_RUN_FAILED, EXIT_NOT_COMPLIANT)
 
@@ -28,7 +29,7 @@ def new_sweep_id(now: datetime) -> str:
 def sweep_labels(points: Sequence[Sequence[str]]) -> list[str]:
     """What differs between the points, for each of them: `gpus=8`."""
     shared = set(points[0]).intersection(*map(set, points[1:])) if len(points) > 1 else set()
-    return [" ".join(text for text in point if text not in shared) for point in points]
+    return [" ".join(mask_override(text) for text in point if text not in shared) for point in points]
 
 
 def run_points(

@@ -45,6 +45,10 @@ def test_environment_keeps_values_of_listed_names_only(name: str, value: str, ke
             "hardware.storage.environment.AWS_SECRET_ACCESS_KEY=hunter2",
             "hardware.storage.environment.AWS_SECRET_ACCESS_KEY=***",
         ),
+        (
+            "hardware.compute.environment={AWS_SECRET_ACCESS_KEY: hunter2, OMP_NUM_THREADS: 4}",
+            "hardware.compute.environment=***",
+        ),
         ("--db", "--db"),
         ("postgresql://u:hunter2@h/d", "postgresql://u:***@h/d"),
     ],
