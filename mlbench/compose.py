@@ -114,11 +114,17 @@ def expand_sweep(overrides: Sequence[str]) -> list[list[str]]:
     """The points of `--multirun`: one list of overrides for each combination of the values given with commas.
 
     `["gpus=8,16", "seed=1"]` gives `[["gpus=8", "seed=1"], ["gpus=16", "seed=1"]]`, the last key varies fastest.
+    Of a key that is given twice the last counts, so the values before it make no points of their own.
     Raises ConfigError for what cannot be parsed.
     """
     points: list[list[str]] = [[]]
-    for override in parse_overrides(overrides):
-        points = [[*point, text] for point in points for text in override.values()]
+    parsed = parse_overrides(overrides)
+    last = {override.key: override for override in parsed}
+    for override in parsed:
+        texts = override.values()
+        if override.key != "hardware" and override is not last[override.key]:
+            texts = texts[-1:]
+        points = [[*point, text] for point in points for text in texts]
     return points
 
 

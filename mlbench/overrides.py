@@ -199,6 +199,23 @@ def parse_overrides(overrides: Sequence[str]) -> list[Override]:
     return parsed
 
 
+def repeats(overrides: Sequence[str]) -> list[str]:
+    """A sentence for each key that is given more than once: Hydra takes the last value and says nothing.
+
+    `+hardware` given twice is refused when the configuration is composed, and mappings are put together, `{A: 1}` and
+    `{B: 2}`. Raises ConfigError as `parse_overrides`.
+    """
+    parsed = [item for item in parse_overrides(overrides) if item.key != "hardware" and not item.value.startswith("{")]
+    last = {override.key: override for override in parsed}
+    found = []
+    for key, override in last.items():
+        count = sum(other.key == key for other in parsed)
+        if count > 1:
+            times = "twice" if count == 2 else f"{count} times"
+            found.append(f"{key} is given {times}; the last, {override.shown_value}, counts")
+    return found
+
+
 def _bracket_hosts(text: str) -> str:
     sign, rest = _sign(text)
     key, equals, value = rest.partition("=")

@@ -8,7 +8,7 @@ import typer
 
 from mlbench.cli.console import add_row, make_console, make_table, print_json, print_text
 from mlbench.cli.main import verb_app
-from mlbench.cli.options import ConfigDirOption, JsonOption, OverridesArgument
+from mlbench.cli.options import ConfigDirOption, JsonOption, OverridesArgument, tell_repeats
 
 if TYPE_CHECKING:
     from mlbench.preflight.check import Check
@@ -31,6 +31,7 @@ def doctor(
     from mlbench.preflight.checks import check_all
     from mlbench.preflight.machine import probe_machine
 
+    tell_repeats(overrides or [])
     machine = probe_machine()
     checks = check_all(make_plan(compose(overrides or [], config_dir), machine), machine)
     refused = [check for check in checks if check.required and check.outcome.value == "fail"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from mlbench.cli.console import escape_control
 
 DbOption = Annotated[
     str | None,
@@ -23,3 +27,11 @@ ConfigDirOption = Annotated[
 OverridesArgument = Annotated[
     list[str] | None, typer.Argument(help="KEY=VALUE, +hardware=PROFILE; as for a run.", show_default=False)
 ]
+
+
+def tell_repeats(overrides: Sequence[str]) -> None:
+    """Say on stderr which keys are given more than once, and what counts. Raises ConfigError as `repeats`."""
+    from mlbench.overrides import repeats
+
+    for sentence in repeats(overrides):
+        sys.stderr.write(f"mlbench: {escape_control(sentence)}\n")

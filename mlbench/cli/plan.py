@@ -14,7 +14,7 @@ import typer
 from mlbench.choices import LauncherName, Stage
 from mlbench.cli.console import add_row, make_console, make_table, print_json, print_text
 from mlbench.cli.main import verb_app
-from mlbench.cli.options import ConfigDirOption, JsonOption, OverridesArgument
+from mlbench.cli.options import ConfigDirOption, JsonOption, OverridesArgument, tell_repeats
 from mlbench.plan.types import Placement, Plan
 from mlbench.secret_names import MASK, holds_secret, mask_override
 
@@ -40,6 +40,7 @@ def plan(
     if profiles:
         _list_profiles(config_dir, as_json=json)
         return
+    tell_repeats(overrides or [])
     machine = probe_machine()
     points = expand_sweep(overrides or []) if multirun else [overrides or []]
     plans = [_make(point, config_dir, machine) for point in points]

@@ -11,7 +11,7 @@ import typer
 
 from mlbench.cli.console import escape_control, print_json
 from mlbench.cli.main import verb_app
-from mlbench.cli.options import ConfigDirOption, OverridesArgument
+from mlbench.cli.options import ConfigDirOption, OverridesArgument, tell_repeats
 
 if TYPE_CHECKING:
     from mlbench.cli.run_progress import Guarded
@@ -46,6 +46,7 @@ def run(
     from mlbench.preflight.machine import probe_machine
 
     given = list(overrides or [])
+    tell_repeats(given)
     machine = probe_machine()
     if multirun:
         raise typer.Exit(_sweep(given, config_dir, machine, as_json))

@@ -9,7 +9,7 @@ import typer
 
 from mlbench.analyse.sizing import DEFAULT_HEADROOM
 from mlbench.cli.main import verb_app
-from mlbench.cli.options import ConfigDirOption, JsonOption
+from mlbench.cli.options import ConfigDirOption, JsonOption, tell_repeats
 from mlbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def size(
     from mlbench.compose import compose
     from mlbench.publish.sizing import answer
 
+    tell_repeats(overrides)
     config = compose(overrides, config_dir)
     compute, storage = config.hardware.compute, config.hardware.storage
     if compute is None or storage is None:

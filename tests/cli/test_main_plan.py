@@ -178,3 +178,16 @@ def test_start_up_takes_little_processor_time(arguments: list[str], limit_s: flo
     )
 
     assert float(done.stderr.split()[-1]) < limit_s
+
+
+@pytest.mark.parametrize("verb", [["plan"], ["plan", "--json"], ["doctor"], ["run"]], ids=" ".join)
+def test_setting_given_twice_is_said_in_one_line(
+    verb: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlbench.cli.run._single", lambda ready, as_json: 0)
+
+    run_command([*verb, "gpus=2", "launcher=rehearsal", "gpus=1"])
+
+    output = capsys.readouterr()
+    assert output.err == "mlbench: gpus is given twice; the last, 1, counts\n"
+    assert "given twice" not in output.out

@@ -264,5 +264,10 @@ def test_expand_sweep_two_keys_give_every_combination() -> None:
     ]
 
 
+def test_expand_sweep_key_given_twice_makes_points_of_its_last_values_only() -> None:
+    assert expand_sweep(["gpus=1,2", "gpus=4"]) == [["gpus=2", "gpus=4"]]
+    assert expand_sweep(["gpus=4", "gpus=1,2"]) == [["gpus=4", "gpus=1"], ["gpus=4", "gpus=2"]]
+
+
 def test_expand_sweep_host_list_is_one_value() -> None:
     assert expand_sweep(["hosts=a:8,b:8"]) == [["hosts=[a:8,b:8]"]]

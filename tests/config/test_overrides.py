@@ -9,7 +9,7 @@ import pytest
 from mlbench.compose import compose
 from mlbench.config import Config
 from mlbench.errors import ConfigError
-from mlbench.overrides import Schema
+from mlbench.overrides import Schema, repeats
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +122,30 @@ def test_override_hardware_given_twice_names_the_one_spelling() -> None:
     with pytest.raises(ConfigError) as caught:
         compose(["+hardware=dgxa100", "+hardware=f800"])
     assert str(caught.value) == "+hardware is given twice; write '+hardware=[dgxa100,f800]'"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentences"),
+    [
+        (["gpus=2", "seed=1", "gpus=4"], ["gpus is given twice; the last, 4, counts"]),
+        (["gpus=1", "gpus=2", "gpus=3"], ["gpus is given 3 times; the last, 3, counts"]),
+        (["benchmark=storage", "benchmark=allreduce"], ["benchmark is given twice; the last, allreduce, counts"]),
+        (["+extra.token=a", "extra.token=b"], ["extra.token is given twice; the last, ***, counts"]),
+        (["gpus=2", "seed=2", "gpuss=2"], []),
+        (["+hardware=dgxa100", "+hardware=f800"], []),  # refused in the next step
+        (["extra={a:1}", "extra={b:2}"], []),
+    ],
+)
+def test_repeats_say_each_key_with_the_value_that_counts(overrides: list[str], sentences: list[str]) -> None:
+    assert repeats(overrides) == sentences
+
+
+def test_repeated_mappings_are_put_together() -> None:
+    variables = ("NCCL_SOCKET_IFNAME=ib1", "NCCL_BUFFSIZE=4")
+    given = [f"hardware.compute.environment={{{variable.replace('=', ':')}}}" for variable in variables]
+    compute = compose(["+hardware=dgxa100", *given]).hardware.compute
+    assert compute is not None
+    assert {f"{name}={value}" for name, value in compute.environment.items()} >= set(variables)
 
 
 def test_override_of_a_variant_that_stands_on_another_profile_is_taken() -> None:
