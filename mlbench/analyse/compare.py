@@ -140,16 +140,7 @@ def compare_metric(metric: Metric, base: Sample, other: Sample) -> Comparison:
     """Compare one metric. Never raises: a missing, zero or negative value is `n/a` with the reason."""
     ratio, reason = _ratio(base, other)
     if ratio is None:
-        return Comparison(
-            metric=metric,
-            base=base,
-            other=other,
-            ratio=None,
-            interval=None,
-            p_value=None,
-            outcome=Outcome.not_available,
-            reason=reason,
-        )
+        return side_by_side_only(metric, base, other, reason)
     first = [math.log(value) for value in base.values]
     second = [math.log(value) for value in other.values]
     p_value = interval = None
@@ -168,6 +159,20 @@ def compare_metric(metric: Metric, base: Sample, other: Sample) -> Comparison:
         interval=interval,
         p_value=p_value,
         outcome=outcome,
+        reason=reason,
+    )
+
+
+def side_by_side_only(metric: Metric, base: Sample, other: Sample, reason: str | None) -> Comparison:
+    """Both values without a ratio and without a verdict, and why."""
+    return Comparison(
+        metric=metric,
+        base=base,
+        other=other,
+        ratio=None,
+        interval=None,
+        p_value=None,
+        outcome=Outcome.not_available,
         reason=reason,
     )
 

@@ -29,6 +29,7 @@ from mlbench.analyse.compare import (
     compare_metric,
     differences,
     outliers,
+    side_by_side_only,
 )
 from mlbench.analyse.scaling import ScalingPoint
 from mlbench.collect.allreduce import LARGE_BYTES, peak_row
@@ -118,6 +119,11 @@ def _busbw(run_set: RunSet) -> list[float]:
     return [peak.busbw_gb_per_s] if peak is not None and peak.size_bytes >= LARGE_BYTES else []
 
 
+def allreduce_path(run_set: RunSet) -> str | None:
+    """What the compared all-reduce figure was measured with, `horovod over Gloo`; None when none was measured."""
+    return f"{run_set.allreduce[0].backend} over {run_set.allreduce[0].transport}" if run_set.allreduce else None
+
+
 def _storage(pattern: str) -> Callable[[RunSet], list[float]]:
     def values(run_set: RunSet) -> list[float]:
         rows = [
@@ -142,7 +148,7 @@ _STAGE_VALUES: Mapping[Metric, Callable[[RunSet], list[float]]] = {
 
 def side_by_side(base: RunSet, other: RunSet) -> SideBySide:
     """Compare two run sets, loaded with everything below them."""
-    comparisons = tuple(compare_metric(metric, sample(base, metric), sample(other, metric)) for metric in METRICS)
+    comparisons = tuple(_compared(metric, base, other) for metric in METRICS)
     return SideBySide(
         base=base,
         other=other,
@@ -153,6 +159,15 @@ def side_by_side(base: RunSet, other: RunSet) -> SideBySide:
         other_outliers=outliers_of(other),
         explanation=_explanation({item.metric: item for item in comparisons}),
     )
+
+
+def _compared(metric: Metric, base: RunSet, other: RunSet) -> Comparison:
+    one, two = sample(base, metric), sample(other, metric)
+    paths = allreduce_path(base), allreduce_path(other)
+    if metric is BUSBW and one.values and two.values and paths[0] != paths[1]:
+        # A ratio would read as if the fabric were faster; it is another library.
+        return side_by_side_only(metric, one, two, f"{paths[0]} in the first, {paths[1]} in the second")
+    return compare_metric(metric, one, two)
 
 
 def outliers_of(run_set: RunSet) -> tuple[Outlier, ...]:
@@ -191,9 +206,9 @@ def _warnings(base: RunSet, other: RunSet) -> list[str]:
     for run_set in (base, other):
         if run_set.score_status != "valid":
             found.append(f"{run_set.run_set} has no score ({run_set.score_status}): {run_set.score_reason}")
-    backends = [run_set.allreduce[0].backend for run_set in (base, other) if run_set.allreduce]
-    if len(set(backends)) > 1:
-        found.append(f"all-reduce was measured with different backends: {' and '.join(backends)}")
+    paths = [path for run_set in (base, other) if (path := allreduce_path(run_set)) is not None]
+    if len(set(paths)) > 1:
+        found.append(f"all-reduce was measured in different ways, {' and '.join(paths)}, so it has no ratio")
     return found
 
 

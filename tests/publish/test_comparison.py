@@ -106,3 +106,28 @@ def test_last_attempt_of_a_repetition_counts() -> None:
     run_set.runs.sort(key=lambda run: (run.index, run.attempt))
     assert isinstance(run_set.runs[-1], Run)
     assert sample(run_set, TIME_TO_TRAIN).values == (20.0,)
+
+
+@pytest.mark.parametrize(("column", "value"), [("transport", "MPI"), ("backend", "mpi")])
+def test_all_reduce_measured_in_two_ways_has_both_figures_and_no_ratio(column: str, value: str) -> None:
+    one, two = _set("a", [10.0]), _set("b", [10.0])
+    for row in one.allreduce:
+        row.backend, row.transport = "horovod", "Gloo"
+    for row in two.allreduce:
+        row.backend, row.transport = "horovod", "Gloo"
+        setattr(row, column, value)
+    found = side_by_side(one, two)
+
+    told = found.of(BUSBW)
+    assert (told.base.values, told.other.values) == ((1.75,), (1.75,))
+    assert (told.ratio, told.interval, told.outcome) == (None, None, Outcome.not_available)
+    other = "horovod over MPI" if column == "transport" else "mpi over Gloo"
+    assert told.in_words == f"n/a (horovod over Gloo in the first, {other} in the second)"
+    assert f"all-reduce was measured in different ways, horovod over Gloo and {other}, so it has no ratio" in (
+        found.warnings
+    )
+
+
+def test_all_reduce_measured_in_one_way_has_a_ratio() -> None:
+    found = side_by_side(_set("a", [10.0]), _set("b", [10.0]))
+    assert found.of(BUSBW).ratio == 1.0

@@ -12,7 +12,7 @@ from mlbench.analyse.compare import BUSBW, STORAGE_TRAINING
 from mlbench.publish.charts import NARROW, WIDE, PlotFormat
 from mlbench.publish.charts.labels import grouped, minutes_or_seconds, set_labels
 from mlbench.publish.charts.render import draw, inline_svg, interactive_html, svg_as, svg_text
-from mlbench.publish.comparison import sample
+from mlbench.publish.comparison import allreduce_path, sample
 from mlbench.publish.report.blocks import Badge, Block, Report, Section, TableBlock, Tiles, Verdict
 from mlbench.publish.report.collected import Collected, Material, Named
 from mlbench.publish.report.csv_files import csv_files
@@ -152,7 +152,8 @@ def _tiles(run_set: RunSet) -> list[tuple[str, str, str]]:
         value = sample(run_set, metric).mean
         if value is not None:
             scale = 1.0 if metric.unit == "GB/s" else 1e9
-            tiles.append((f"{grouped(value / scale)} GB/s", name, "measured before the runs"))
+            how = allreduce_path(run_set) if metric is BUSBW else None
+            tiles.append((f"{grouped(value / scale)} GB/s", name, how or "measured before the runs"))
     if run_set.cv is not None:
         tiles.append((f"{run_set.cv * 100:.2f} %", "run-to-run spread", "coefficient of variation"))
     return tiles
