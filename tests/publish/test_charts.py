@@ -201,7 +201,19 @@ def test_allreduce_of_a_size_that_took_no_time_is_not_drawn_as_zero(full: RunSet
     assert len(data_of(drawn(allreduce_figure([run_set])))) == 1
     run_set.allreduce[1].busbw_gb_per_s = 0.0
     assert absent(allreduce_figure([run_set])) == "every size took no time, which is no measurement"
-    assert "nccl_tests over NCCL, 32 ranks: peak 139.7 GB/s at 1 GiB." in drawn(allreduce_figure([full])).alt
+    assert "nccl_tests over NCCL, 32 ranks: peak at large sizes 139.7 GB/s at 1 GiB." in (
+        drawn(allreduce_figure([full])).alt
+    )
+
+
+def test_allreduce_alt_text_has_the_peak_of_the_tables_and_the_highest_point_of_the_line() -> None:
+    run_set = full_run_set("cached", num_points=NUM_POINTS)
+    small = min(run_set.allreduce, key=lambda row: row.size_bytes)
+    small.size_bytes, small.busbw_gb_per_s = 65536, 200.0
+    figure = drawn(allreduce_figure([run_set]))
+    assert "32 ranks: peak at large sizes 139.7 GB/s at 1 GiB, highest point 200 GB/s at 64 KiB." in figure.alt
+    assert figure.alt.count("highest point") == 1
+    assert max(row["busbw"] for row in data_of(figure)) == 200.0
 
 
 def test_storage_that_failed_is_told_and_not_drawn() -> None:
