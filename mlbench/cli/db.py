@@ -33,7 +33,8 @@ RunsOption = Annotated[
 def upgrade(as_json: JsonOption = False, db: DbOption = None) -> None:
     """Bring the database to the schema of this mlbench. An SQLite file is copied first; cut short, nothing changes."""
     from mlbench.cli.console import print_json, print_text
-    from mlbench.store.engine import display_name, open_unchecked
+    from mlbench.store.engine import open_unchecked
+    from mlbench.store.faults import display_name
     from mlbench.store.upgrade import upgrade_database
 
     engine = open_unchecked(db)

@@ -45,6 +45,8 @@ class Keeper:
             if self._engine is None:
                 self._engine = open_database(self._url)
             save_run_set(self._engine, row)
+            # Hours pass until the next run has ended: no connection of a shared server is kept for that long.
+            self._engine.dispose()
         except MlbenchError as error:
             self._tell(
                 f"not in the database: {error}; the files are whole in {self._folder.path}, and once the database can "

@@ -10,30 +10,33 @@ import os
 import random
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError, TimeoutError
-from sqlalchemy.pool import NullPool, StaticPool
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError, TimeoutError
+from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
 from mlbench.collect.safety import mask_url
 from mlbench.errors import StoreError
 from mlbench.store import locks, schema
+from mlbench.store.faults import display_name, explain, is_busy, is_lost, is_refused_for_now, path_of
+from mlbench.store.locks import BUSY_TIMEOUT_S
 from mlbench.store.url import MEMORY, resolve_url, sqlite_path
 
-BUSY_TIMEOUT_S = 30.0
 RETRY_LIMIT_S = 60.0
+"""How long a write is tried again while others hold what it needs."""
+RECONNECT_LIMIT_S = 20.0
+"""How long a server that went away is asked again; a restart takes seconds."""
 ADVISORY_LOCK = 0x6D6C6265
 """Key of the PostgreSQL lock that guards making and upgrading the schema."""
 
 _WRITE = "mlbench_write"
-_BUSY_WORDS = ("locked", "busy", "locking protocol")
-_POSTGRES_RETRY = {"40001", "40P01", "55P03"}  # serialisation failure, deadlock, lock not available
 _T = TypeVar("_T")
 
 
@@ -73,26 +76,32 @@ def open_unchecked(url: str | None = None) -> Engine:
     return _sqlite_engine(path, readonly=False)
 
 
-def display_name(engine: Engine) -> str:
-    """What messages call the database: the path of an SQLite file, else the URL without its password."""
-    path = sqlite_path(engine.url.render_as_string(hide_password=False))
-    return str(path) if path else mask_url(str(engine.url)).replace("postgresql+psycopg:", "postgresql:")
-
-
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """A transaction that sees one state of the database throughout."""
-    with store_errors(engine), engine.connect() as connection:
+    with store_errors(engine), snapshots(engine).connect() as connection:
         yield connection
+
+
+def snapshots(engine: Engine) -> Engine:
+    """The same database, each of whose transactions only reads, and reads one state of it.
+
+    SQLite's do so anyway; PostgreSQL's would see what others commit between two statements.
+    """
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
 def retried(engine: Engine, action: Callable[[Connection], _T]) -> _T:
     """Run `action` in one write transaction; try again while others hold what it needs.
 
-    `action` may run several times and must have no other effect than its SQL.
-    Raises: StoreError: the database stayed busy for RETRY_LIMIT_S, is full, damaged or not writable.
+    A server that goes away in between is asked again too, for as long as a restart takes. `action` may run several
+    times, also when its first commit was made and not told, and must have no other effect than its SQL.
+    Raises: StoreError: the database stayed busy for RETRY_LIMIT_S or away for RECONNECT_LIMIT_S, is full, damaged or
+        not writable.
     """
-    give_up = time.monotonic() + RETRY_LIMIT_S
+    begun = time.monotonic()
     pause_s = 0.02
     writer = engine.execution_options(**{_WRITE: True})
     with store_errors(engine):
@@ -101,7 +110,8 @@ def retried(engine: Engine, action: Callable[[Connection], _T]) -> _T:
                 with writer.begin() as connection:
                     return action(connection)
             except DBAPIError as error:
-                if not _may_retry(error) or time.monotonic() > give_up:
+                limit_s = RETRY_LIMIT_S if is_busy(error) else RECONNECT_LIMIT_S if is_lost(error) else 0.0
+                if time.monotonic() - begun >= limit_s:
                     raise
             time.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s = min(2 * pause_s, 1.0)
@@ -114,40 +124,6 @@ def store_errors(engine: Engine) -> Iterator[None]:
         yield
     except (DBAPIError, TimeoutError) as error:
         raise StoreError(explain(engine, error)) from error
-
-
-def explain(engine: Engine, error: SQLAlchemyError) -> str:
-    """One sentence for a fault of the driver: which database, what it said, what to do."""
-    name = display_name(engine)
-    said = str(getattr(error, "orig", None) or error).strip().splitlines()
-    reason = mask_url(said[0]) if said else type(error).__name__
-    path = sqlite_path(engine.url.render_as_string(hide_password=False))
-    if path is None:
-        return f"{name}: {reason}; check that the server runs and that the user may write there"
-    lowered = reason.lower()
-    if any(word in lowered for word in _BUSY_WORDS) or "disk i/o error" in lowered:
-        fault = locks.lock_fault(path.parent)
-        if fault is not None:
-            return (
-                f"{path}: file locks do not work on this file system ({fault}); keep the database on a local disk "
-                "or use PostgreSQL (MLBENCH_DB_URL); results in runs/ are complete and `mlbench db rebuild` reads them"
-            )
-    if any(word in lowered for word in _BUSY_WORDS):
-        return f"{path}: another process has held the database for {BUSY_TIMEOUT_S:.0f} s; run the command again"
-    if "full" in lowered or "disk i/o error" in lowered:
-        return f"{path}: the disk is full ({reason}); free some space, then `mlbench db rebuild` reads runs/ again"
-    if "readonly" in lowered or "unable to open" in lowered:
-        return f"{path}: cannot be opened or written ({reason}); check the rights of the file and its folder"
-    if "malformed" in lowered or "not a database" in lowered:
-        return f"{path}: is damaged or no SQLite database ({reason}); `mlbench db rebuild` makes it anew from runs/"
-    return f"{path}: {reason}"
-
-
-def _may_retry(error: DBAPIError) -> bool:
-    if isinstance(error.orig, sqlite3.Error):
-        return isinstance(error, OperationalError) and any(word in str(error.orig).lower() for word in _BUSY_WORDS)
-    # Two writers made the same row at once: the second look finds it.
-    return isinstance(error, IntegrityError) or getattr(error.orig, "sqlstate", None) in _POSTGRES_RETRY
 
 
 def _check_folder(path: Path, readonly: bool) -> None:
@@ -213,7 +189,7 @@ def _memory_engine() -> Engine:
 
 def unguarded(engine: Engine) -> Engine:
     """The same database without foreign keys, for migrations: rebuilding a table must not delete what refers to it."""
-    path = sqlite_path(engine.url.render_as_string(hide_password=False))
+    path = path_of(engine)
     return engine if path is None else _sqlite_engine(path, readonly=False, guarded=False)
 
 
@@ -236,28 +212,46 @@ def _prepare_sqlite(engine: Engine, readonly: bool, guarded: bool = True) -> Non
     event.listen(engine, "begin", begin)
 
 
-def _postgres_engine(url: str, readonly: bool) -> Engine:
-    options = {"options": "-c default_transaction_read_only=on"} if readonly else {}
+def _postgres_engine(resolved: str, readonly: bool) -> Engine:
     try:
-        if "@" in (make_url(url).host or ""):
+        url = make_url(resolved)
+        if "@" in (url.host or ""):
             # the driver would name the rest of the password as the host that it cannot find
-            raise StoreError(f"{mask_url(url)}: holds an @ in user or password; write it as %40")
-        # No pool: a verb does little and then waits long, and many machines share the connections of a server.
-        return create_engine(
-            url, poolclass=NullPool, connect_args={"connect_timeout": 10, "client_encoding": "utf8"} | options
+            raise StoreError(f"{mask_url(resolved)}: holds an @ in user or password; write it as %40")
+        # One connection serves all that a verb asks: to make one costs more than most questions.
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=1,
+            max_overflow=8,
+            use_native_hstore=False,
+            connect_args=_session_settings(url, readonly),
         )
     except ImportError as error:
-        raise StoreError(f"{mask_url(url)}: PostgreSQL needs its driver; pip install 'mlbench[postgres]'") from error
+        raise StoreError(
+            f"{mask_url(resolved)}: PostgreSQL needs its driver; pip install 'mlbench[postgres]'"
+        ) from error
     except (SQLAlchemyError, ValueError) as error:
         # not shown: where its parts cannot be told apart, any of them may be the password
         raise StoreError("db.url: is no PostgreSQL URL; expected postgresql://user@host:port/name") from error
+    weakref.finalize(engine, engine.pool.dispose)
+    return engine
+
+
+def _session_settings(url: URL, readonly: bool) -> dict[str, str]:
+    """What the driver is told beside the URL, whose own settings stay: a search_path among its options, for one."""
+    asked = url.query.get("options") or os.environ.get("PGOPTIONS", "")
+    options = [f"-c lock_timeout={BUSY_TIMEOUT_S:.0f}s", *([asked] if isinstance(asked, str) else asked)]
+    if readonly:
+        options.append("-c default_transaction_read_only=on")
+    settings = {"client_encoding": "utf8", "fallback_application_name": "mlbench", "options": " ".join(options)}
+    return settings if "connect_timeout" in url.query else settings | {"connect_timeout": "10"}
 
 
 def _match_schema(engine: Engine, readonly: bool) -> None:
     """Make the schema in an empty database, bring an older SQLite file up to date, refuse what is newer."""
     name = display_name(engine)
-    with reading(engine) as connection:
-        version = schema.read_version(connection, name)
+    version = _patient_version(engine, name)
     if version == schema.HEAD:
         return
     if version is None:
@@ -275,6 +269,20 @@ def _match_schema(engine: Engine, readonly: bool) -> None:
     from mlbench.store.upgrade import upgrade_database
 
     upgrade_database(_sqlite_engine(Path(name), readonly=False) if readonly else engine)
+
+
+def _patient_version(engine: Engine, name: str) -> str | None:
+    """The version of the schema; a server that is just starting, or has no connection left, is asked again."""
+    begun = time.monotonic()
+    with store_errors(engine):
+        while True:
+            try:
+                with engine.connect() as connection:
+                    return schema.quick_version(connection) or schema.read_version(connection, name)
+            except DBAPIError as error:
+                if not is_refused_for_now(error) or time.monotonic() - begun > RECONNECT_LIMIT_S:
+                    raise
+            time.sleep(random.uniform(0.1, 0.5))
 
 
 def read_schema_version(path: Path) -> str | None:
@@ -304,7 +312,7 @@ def create_schema(engine: Engine) -> None:
             Base.metadata.create_all(connection)
             schema.stamp(connection, schema.HEAD)
 
-    path = sqlite_path(engine.url.render_as_string(hide_password=False))
+    path = path_of(engine)
     if path is not None:
         _choose_journal(engine, path)
     retried(engine, make)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 PROBE_LIMIT_S = 10.0
+BUSY_TIMEOUT_S = 30.0
+"""How long one statement waits for what another process holds, in either database."""
 NETWORK_TYPES = (
     "nfs",
     "cifs",

@@ -17,8 +17,8 @@ from urllib.parse import quote
 from sqlalchemy import Engine
 
 from mlbench.errors import InputError
-from mlbench.store.engine import display_name, store_errors
-from mlbench.store.url import sqlite_path
+from mlbench.store.engine import store_errors
+from mlbench.store.faults import display_name, path_of
 
 DEFAULT_ROWS = 1000
 DEFAULT_TIME_S = 10.0
@@ -48,7 +48,7 @@ def run_query(
     if not text.strip().strip(";"):
         raise InputError("results query: found no SQL, expected a SELECT in quotes")
     if engine.dialect.name == "sqlite":
-        path = sqlite_path(engine.url.render_as_string(hide_password=False))
+        path = path_of(engine)
         assert path is not None, "queries run on a database file"
         return _query_sqlite(path, text, max_rows, time_limit_s)
     return _query_postgres(engine, text, max_rows, time_limit_s)

@@ -16,11 +16,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session, selectinload, undefer
 
 from mlbench.errors import InputError, near_miss
-from mlbench.store.engine import reading, retried, store_errors
+from mlbench.store.bulk import insert_rows
+from mlbench.store.engine import reading, retried, snapshots, store_errors
 from mlbench.store.rows import RunSetRows, build_rows
 from mlbench.store.summary import RunSetSummary, summary_columns
 from mlbench.store.tables import Base, Baseline, Run, RunSet, System, TelemetrySeries
@@ -156,7 +157,7 @@ def load_run_sets(engine: Engine, names: Sequence[str], *, telemetry: bool = Fal
     ]
     if telemetry:
         options.append(runs.selectinload(Run.telemetry))
-    with store_errors(engine), Session(engine, expire_on_commit=False) as session:
+    with store_errors(engine), Session(snapshots(engine), expire_on_commit=False) as session:
         found = session.scalars(select(RunSet).where(RunSet.run_set.in_(names)).options(*options)).all()
         session.expunge_all()
     by_name = {run_set.run_set: run_set for run_set in found}
@@ -226,11 +227,11 @@ def _save(connection: Connection, rows: RunSetRows, force: bool) -> SaveOutcome:
         _remove_children(connection, number)
         connection.execute(update(RunSet).where(RunSet.id == number).values(**row))
     below = {table: [row | {"run_set_id": number} for row in children] for table, children in rows.children.items()}
-    for run in rows.runs:
-        run_id = _insert_one(connection, Run, run.row | {"run_set_id": number})
+    for run, run_id in zip(rows.runs, _insert_runs(connection, rows, number), strict=True):
         for table, children in run.children.items():
             below.setdefault(table, []).extend(row | {"run_id": run_id} for row in children)
-    _insert_many(connection, below)
+    for table, children in below.items():
+        insert_rows(connection, table, children)
     if stored is not None:
         _drop_unused_systems(connection)
     return SaveOutcome.inserted if stored is None else SaveOutcome.replaced
@@ -241,15 +242,12 @@ def _insert_one(connection: Connection, record: type[Base], row: dict[str, Any])
     return int(key[0]) if key else 0
 
 
-def _insert_many(connection: Connection, rows_by_table: dict[Table, list[dict[str, Any]]]) -> None:
-    for table, rows in rows_by_table.items():
-        if not rows:
-            continue
-        statement: Any = insert(table)
-        if connection.dialect.name == "postgresql":
-            # Asked for keys, SQLAlchemy sends a thousand rows in one statement; else each row is one of its own.
-            statement = statement.returning(table.c.id)
-        connection.execute(statement, rows)
+def _insert_runs(connection: Connection, rows: RunSetRows, number: int) -> list[int]:
+    """Row numbers of the runs, in their order; one statement for all."""
+    if not rows.runs:
+        return []
+    statement = insert(Run).returning(Run.id, sort_by_parameter_order=True)
+    return list(connection.execute(statement, [run.row | {"run_set_id": number} for run in rows.runs]).scalars())
 
 
 def _remove_children(connection: Connection, number: int) -> None:
@@ -309,7 +307,7 @@ def filter_conditions(filters: RunSetFilter) -> list[ColumnElement[bool]]:
 def telemetry_of(engine: Engine, run_id: int) -> list[TelemetrySeries]:
     """The time lines of one run, ordered by host and metric. `run_id` is `Run.id` of a loaded run."""
     query = select(TelemetrySeries).where(TelemetrySeries.run_id == run_id)
-    with store_errors(engine), Session(engine, expire_on_commit=False) as session:
+    with store_errors(engine), Session(snapshots(engine), expire_on_commit=False) as session:
         found = session.scalars(query.order_by(TelemetrySeries.host, TelemetrySeries.metric)).all()
         session.expunge_all()
     return list(found)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 from sqlalchemy import Column, Table, inspect
@@ -19,6 +20,7 @@ from sqlalchemy.orm import InstanceState
 from mlbench.store.tables import Base, NoteRow, Run, RunSet, System
 
 _INT64 = 2**63
+_OF_TIME_LINES = {float, type(None)}
 _RUN_CHILDREN = ("epoch_rows", "evaluations", "hyperparameters", "telemetry")
 _SET_CHILDREN = ("allreduce", "storage", "notes", "host_facts")
 
@@ -50,17 +52,21 @@ class _Cleaner:
     def row(self, record: Base, where: str) -> dict[str, Any] | None:
         """The record's columns without keys of the database; None when a column that must be filled cannot be."""
         row: dict[str, Any] = {}
-        for column in own_columns(type(record).__table__):  # type: ignore[arg-type]
-            value = getattr(record, column.key)
-            if value is None and column.default is not None:
-                value = _default(column)
-            stored = self._value(value, f"{where}, {column.key}")
-            if stored is None and not column.nullable:
-                if value is None:
-                    raise ValueError(f"{where}: {column.key} must be filled")
+        known = record.__dict__  # a row has ten values and a run set a thousand rows: attributes cost too much
+        for key, nullable, default in _described(type(record).__table__):
+            value = known[key] if key in known else getattr(record, key)
+            if value is None and default is not None:
+                value = default()
+            if _is_plain(value):
+                row[key] = value
+                if value is not None or nullable:
+                    continue
+                raise ValueError(f"{where}: {key} must be filled")
+            stored = self._value(value, f"{where}, {key}")
+            if stored is None and not nullable:
                 self.changes[-1] += "; the row is left out"
                 return None
-            row[column.key] = stored
+            row[key] = stored
         return row
 
     def required(self, record: Base, where: str) -> dict[str, Any]:
@@ -83,7 +89,7 @@ class _Cleaner:
         if isinstance(value, Mapping):
             return {storable_text(str(key)): self._inside(item, f"{where}.{key}") for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._inside(item, where) for item in value]
+            return list(value) if _are_finite(value) else [self._inside(item, where) for item in value]
         return value
 
     def _inside(self, value: Any, where: str) -> Any:
@@ -153,10 +159,34 @@ def _children(
     return found
 
 
-def _default(column: Column[Any]) -> Any:
-    default = column.default
-    argument = getattr(default, "arg", None)
-    return argument(None) if callable(argument) else argument
+@cache
+def _described(table: Table) -> tuple[tuple[str, bool, Callable[[], Any] | None], ...]:
+    """(key, may be NULL, maker of its default) of each own column."""
+    return tuple((column.key, bool(column.nullable), _default(column)) for column in own_columns(table))
+
+
+def _default(column: Column[Any]) -> Callable[[], Any] | None:
+    if column.default is None:
+        return None
+    argument = getattr(column.default, "arg", None)
+    return partial(argument, None) if callable(argument) else lambda: argument
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether every database holds it as it is: the quick answer for nearly all values."""
+    kind = type(value)
+    if kind is float:
+        return math.isfinite(value)
+    if kind is str:
+        return value.isascii() and "\x00" not in value
+    if kind is int:
+        return -_INT64 <= value < _INT64
+    return value is None or kind is bool
+
+
+def _are_finite(values: Sequence[Any]) -> bool:
+    """Whether a list holds only finite floats and None, so that it needs no look at each: time lines are long."""
+    return set(map(type, values)) <= _OF_TIME_LINES and math.isfinite(float(sum(filter(None, values))))
 
 
 def _note(text: str) -> dict[str, Any]:

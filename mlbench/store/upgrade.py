@@ -20,14 +20,13 @@ from mlbench.store import schema
 from mlbench.store.engine import (
     ADVISORY_LOCK,
     create_schema,
-    display_name,
     reading,
     refuse_newer,
     retried,
     store_errors,
     unguarded,
 )
-from mlbench.store.url import sqlite_path
+from mlbench.store.faults import display_name, path_of
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -57,7 +56,7 @@ def upgrade_database(engine: Engine, *, versions: tuple[Path, ...] = (MIGRATIONS
     refuse_newer(old, name, head)
     if old == head:
         return Upgrade(old, head, None)
-    path = sqlite_path(engine.url.render_as_string(hide_password=False))
+    path = path_of(engine)
     copy = _copy_file(engine, path, old) if path is not None else None
 
     def run(connection: Connection) -> None:

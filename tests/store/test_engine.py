@@ -14,7 +14,8 @@ import pytest
 from mlbench.errors import StoreError
 from mlbench.store import engine as store_engine
 from mlbench.store import locks, schema
-from mlbench.store.engine import NoDatabaseError, display_name, open_database, reading, retried
+from mlbench.store.engine import NoDatabaseError, open_database, reading, retried
+from mlbench.store.faults import display_name
 from mlbench.store.repository import list_run_sets, save_run_set
 from tests.support.run_sets import make_run_set
 
