@@ -5,31 +5,32 @@
     OUT/.import/train-S-P.rec .idx .json   a finished part P of shard S
     OUT/train.rec .idx              a finished shard; its parts are gone
 
-A part appears whole or not at all, so whatever is there after a kill is kept. Encoded images are not
-changed."""
+A part appears whole or not at all, so whatever is there after a kill is kept, unless the files that it was made from
+have changed since. Encoded images are not changed."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from mlbench.dataset.layout import RecordFiles, Split, concatenate, split_files, writing
+from mlbench.dataset.layout import RecordFiles, Split, concatenate, present_files, split_files, writing
 from mlbench.dataset.parallel import Report, count, no_report, run_all
-from mlbench.dataset.tree import Listing, SourceKind, list_splits, read_lines
+from mlbench.dataset.source import Stamp, read_image
+from mlbench.dataset.tree import Listing, SourceKind, list_splits, read_lines, refuse_target_in_source
 from mlbench.dataset.verify import image_kind_fault, quick_check
+from mlbench.dataset.workfolder import PLAN_NAME, work_folder
 from mlbench.errors import InputError
 from mlbench.worker.recordio import RecordFault, RecordReader, pack_image, read_index, unpack_image
 
 MAX_PART_IMAGES = 20_000
 """A part is what an interruption can cost one worker: some seconds."""
 PARTS_PER_WORKER = 2
-_WORK_FOLDER = ".import"
 _COUNT_EVERY = 256
 
 
@@ -88,24 +89,27 @@ def import_images(
 
     `on_listed` hears how many images there are and how many of them an earlier, interrupted import has done. The
     validation split is always one file. Raises: InputError, also when files are there and `overwrite` is not set."""
-    work = out / _WORK_FOLDER
+    refuse_target_in_source(source, out)
     try:
-        work.mkdir(parents=True, exist_ok=True)
-        listings = list_splits(source, work, synsets, val_synsets)
-        resumed = _keep_or_start_anew(work, listings, num_shards, num_workers)
-        shards = [shard for listing in listings for shard in _shards(listing, out, num_shards)]
-        if not (overwrite or resumed):
-            _refuse_existing(shards)
-        missing = _missing_parts(shards)
-        num_images = sum(len(listing) for listing in listings)
-        on_listed(num_images, num_images - sum(len(part.offsets) for part in missing))
-        for _ in run_all(write_part, missing, num_workers, report):
-            pass
-        for shard in shards:
-            _join(shard)
-        reports = [_report(listing, shards) for listing in listings]
-        _check(listings, shards)
-        shutil.rmtree(work)
+        with work_folder(out) as work:
+            listings = list_splits(source, work, synsets, val_synsets)
+            resumed = _is_planned(work, listings, num_shards)
+            if not resumed:
+                if not overwrite:
+                    _refuse_existing(out, listings)
+                _start_anew(work, listings, num_shards, num_workers)
+            shards = [shard for listing in listings for shard in _shards(listing, out, num_shards)]
+            _drop_outdated(shards, num_workers)
+            missing = _missing_parts(shards)
+            num_images = sum(len(listing) for listing in listings)
+            on_listed(num_images, num_images - sum(len(part.offsets) for part in missing))
+            for _ in run_all(write_part, missing, num_workers, report):
+                pass
+            for shard in shards:
+                _join(shard)
+            reports = [_report(listing, shards) for listing in listings]
+            _check(listings, shards)
+            _remove_other_shards(out, listings, shards)
     except RecordFault as fault:
         raise InputError(f"{fault}") from fault
     except OSError as error:
@@ -113,43 +117,63 @@ def import_images(
     return reports
 
 
-def _keep_or_start_anew(work: Path, listings: Iterable[Listing], num_shards: int, num_workers: int) -> bool:
-    """Whether an earlier import of the same plan goes on; parts of another plan are deleted."""
-    plan = {
-        "num_shards": num_shards,
-        "splits": {listing.split.value: [listing.digest, len(listing)] for listing in listings},
-    }
-    path = work / "plan.json"
+def _plan(listings: Iterable[Listing], num_shards: int) -> dict[str, object]:
+    splits = {listing.split.value: [listing.digest, len(listing)] for listing in listings}
+    return {"num_shards": num_shards, "splits": splits}
+
+
+def _is_planned(work: Path, listings: Iterable[Listing], num_shards: int) -> bool:
+    """Whether this very import has begun here before."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads((work / PLAN_NAME).read_text())
     except (OSError, ValueError):
-        found = {}
-    same = {key: value for key, value in found.items() if key != "num_workers"} == plan
-    if same:
-        return True
+        return False
+    same = isinstance(found, dict) and isinstance(found.pop("num_workers", None), int)
+    return same and found == _plan(listings, num_shards)
+
+
+def _start_anew(work: Path, listings: Sequence[Listing], num_shards: int, num_workers: int) -> None:
+    """Parts of another plan are deleted."""
+    for listing in listings:
+        _num_shards(listing, num_shards)
     for old in work.iterdir():
         if old.suffix in (".rec", ".idx", ".json"):
             old.unlink()
-    path.write_text(json.dumps({**plan, "num_workers": num_workers}))
-    return False
+    _write_json(work / PLAN_NAME, {**_plan(listings, num_shards), "num_workers": num_workers})
 
 
-def _refuse_existing(shards: Iterable[Shard]) -> None:
-    for shard in shards:
-        if shard.files.rec.exists():
-            raise InputError(f"{shard.files.rec}: is there already; give another --out, or --overwrite")
+def _refuse_existing(out: Path, listings: Iterable[Listing]) -> None:
+    for listing in listings:
+        for pair in present_files(out, listing.split):
+            raise InputError(f"{pair.rec}: is there already; give another --out, or --overwrite")
+
+
+def _remove_other_shards(out: Path, listings: Iterable[Listing], shards: Iterable[Shard]) -> None:
+    """Files of an earlier import into another number of shards: beside the new ones they would be read as records."""
+    own = {shard.files.rec for shard in shards}
+    for listing in listings:
+        for pair in present_files(out, listing.split):
+            if pair.rec not in own:
+                pair.rec.unlink()
+                pair.idx.unlink(missing_ok=True)
 
 
 def _planned_workers(work: Path) -> int:
     """Workers that the plan was cut for: parts keep their borders when a resumed import has another number."""
-    return int(json.loads((work / "plan.json").read_text())["num_workers"])
+    return int(json.loads((work / PLAN_NAME).read_text())["num_workers"])
+
+
+def _num_shards(listing: Listing, num_shards: int) -> int:
+    """Files of a split; validation is always one. Raises: InputError: more than it has images."""
+    found = num_shards if listing.split is Split.train else 1
+    if found > len(listing):
+        raise InputError(f"{found} shards: fewer images ({len(listing)}); give --shards {len(listing)} or less")
+    return found
 
 
 def _shards(listing: Listing, out: Path, num_shards: int) -> Iterator[Shard]:
     work = listing.path.parent
-    count_of = num_shards if listing.split is Split.train else 1
-    if count_of > len(listing):
-        raise InputError(f"{count_of} shards: fewer images ({len(listing)}); give --shards {len(listing)} or less")
+    count_of = _num_shards(listing, num_shards)
     for number, files in enumerate(split_files(out, listing.split, count_of)):
         first, end = len(listing) * number // count_of, len(listing) * (number + 1) // count_of
         wanted = -(-_planned_workers(work) * PARTS_PER_WORKER // count_of)
@@ -181,12 +205,56 @@ def _is_joined(shard: Shard) -> bool:
         return False
 
 
+def _drop_outdated(shards: Iterable[Shard], num_workers: int) -> None:
+    """Forget finished work whose sources have changed since: it is done again."""
+    kept: dict[Path, list[Path]] = {}
+    stamps: dict[Path, str] = {}
+    parts = []
+    for shard in shards:
+        joined = _summary(shard.summary_path).get("stamps") if _is_joined(shard) else None
+        for number, part in enumerate(shard.parts):
+            stamp = joined[number] if joined else _summary(part.summary_path).get("stamp")
+            kept[part.summary_path] = [part.summary_path, *([shard.summary_path] if joined else [])]
+            if stamp is not None:
+                stamps[part.summary_path] = stamp
+                parts.append(part)
+    for path, stamp in run_all(present_stamp, parts, num_workers, no_report):
+        if stamps[path] != stamp:
+            for summary in kept[path]:
+                summary.unlink(missing_ok=True)
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def present_stamp(part: Part) -> tuple[Path, str]:
+    """(summary of the part, stamp of its sources as they are now); runs in a worker process."""
+    stamp = Stamp()
+    seen: set[str] = set()
+    for _, name in read_lines(part.listing, part.offsets):
+        if part.kind is SourceKind.records:
+            if name in seen:
+                continue
+            seen.add(name)
+        try:
+            stamp.add(os.stat(name))  # noqa: PTH116  # 1.28 million
+        except OSError:
+            return part.summary_path, ""
+    return part.summary_path, str(stamp)
+
+
 def write_part(part: Part) -> None:
     """Write one part; runs in a worker process. Raises: InputError naming the file that is no image."""
     labels: Counter[float] = Counter()
     image_bytes = done = done_bytes = 0
+    stamp = Stamp()
     with writing(part.files) as writer:
-        for key, payload in enumerate(_payloads(part), start=part.first_key):
+        for key, payload in enumerate(_payloads(part, stamp), start=part.first_key):
             header, image = unpack_image(payload)
             writer.write(key, payload)
             labels[header.label] += 1
@@ -197,21 +265,22 @@ def write_part(part: Part) -> None:
                 count(done, done_bytes)
                 done = done_bytes = 0
     count(done, done_bytes)
-    summary = {"image_bytes": image_bytes, "labels": sorted(labels.items())}
+    summary = {"image_bytes": image_bytes, "labels": sorted(labels.items()), "stamp": str(stamp)}
     _write_json(part.summary_path, summary)
 
 
-def _payloads(part: Part) -> Iterator[bytes]:
+def _payloads(part: Part, stamp: Stamp) -> Iterator[bytes]:
     lines = read_lines(part.listing, part.offsets)
     if part.kind is SourceKind.images:
         for key, (label, name) in enumerate(lines, start=part.first_key):
-            yield _image_payload(name, label, key)
+            yield _image_payload(name, label, key, stamp)
         return
     readers: dict[str, RecordReader] = {}
     try:
         for offset, name in lines:
             if name not in readers:
                 readers[name] = RecordReader(name)
+                stamp.add(os.stat(name))  # noqa: PTH116  # as in present_stamp
             payload = readers[name].read(offset)
             fault = image_kind_fault(payload)
             if fault:
@@ -224,12 +293,8 @@ def _payloads(part: Part) -> Iterator[bytes]:
             reader.close()
 
 
-def _image_payload(name: str, label: int, key: int) -> bytes:
-    try:
-        with open(name, "rb", buffering=0) as stream:  # noqa: PTH123  # a Path costs more than the read
-            image = stream.read()
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read: {error.strerror}") from error
+def _image_payload(name: str, label: int, key: int, stamp: Stamp) -> bytes:
+    image = read_image(name, stamp)
     payload = pack_image(float(label), key, image)
     fault = image_kind_fault(payload)
     if fault:
@@ -243,8 +308,10 @@ def _join(shard: Shard) -> None:
         return
     labels: Counter[float] = Counter()
     image_bytes = 0
+    stamps = []
     for part in shard.parts:
         summary = json.loads(part.summary_path.read_text())
+        stamps.append(summary["stamp"])
         labels.update(dict(summary["labels"]))
         image_bytes += summary["image_bytes"]
     if len(shard.parts) == 1:
@@ -254,7 +321,7 @@ def _join(shard: Shard) -> None:
     else:
         rec_bytes = concatenate([part.files for part in shard.parts], shard.files)
     summary = {"rec_bytes": rec_bytes, "image_bytes": image_bytes, "labels": sorted(labels.items())}
-    _write_json(shard.summary_path, summary)
+    _write_json(shard.summary_path, {**summary, "stamps": stamps})
     for part in shard.parts:
         for path in (part.files.rec, part.files.idx, part.summary_path):
             path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from mlbench.errors import InputError
 from mlbench.worker.recordio import RecordWriter, read_index, write_index
 
 _COPY_BYTES = 1 << 24
+_SHARD_OF = re.compile(r"-\d{5,}-of-(\d{5,})")
 
 
 class Split(Enum):
@@ -44,6 +46,21 @@ def split_files(folder: Path, split: Split, num_shards: int = 1) -> list[RecordF
     return [RecordFiles.of_rec(folder / name) for name in names]
 
 
+def num_shards_of(rec: Path, split: Split) -> int | None:
+    """Number of shards of the set that a file belongs to by its name; None: not named as `split_files` names them."""
+    stem = rec.name.removesuffix(".rec")
+    if stem == split.value:
+        return 1
+    shard = _SHARD_OF.fullmatch(stem.removeprefix(split.value))
+    return int(shard[1]) if shard and stem.startswith(split.value) else None
+
+
+def present_files(folder: Path, split: Split) -> list[RecordFiles]:
+    """The files of a split that are in a folder under names of `split_files`, of whatever number of shards."""
+    recs = sorted(folder.glob(f"{split.value}*.rec"))
+    return [RecordFiles.of_rec(rec) for rec in recs if num_shards_of(rec, split) is not None]
+
+
 @contextmanager
 def writing(files: RecordFiles) -> Iterator[RecordWriter]:
     """A writer whose files appear under their names, complete and on disk, only when the block ends well.
@@ -69,8 +86,11 @@ def writing(files: RecordFiles) -> Iterator[RecordWriter]:
 
 
 def concatenate(parts: Sequence[RecordFiles], target: RecordFiles) -> int:
-    """Join record files into one, which appears whole; returns its bytes. Raises: OSError."""
-    rec, idx = _temporary(target.rec), _temporary(target.idx)
+    """Join record files into one, which appears whole; returns its bytes. Raises: OSError.
+
+    Until then it grows in the folder of the parts: whoever is killed leaves nothing in the folder of the target."""
+    folder = parts[0].rec.parent
+    rec, idx = (_temporary(folder / path.name) for path in (target.rec, target.idx))
     starts = []
     try:
         with rec.open("wb") as stream:

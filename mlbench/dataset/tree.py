@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from mlbench.dataset.layout import RecordFiles, Split
+from mlbench.dataset.layout import RecordFiles, Split, num_shards_of, split_files
 from mlbench.errors import InputError, near_miss
 from mlbench.worker.recordio import RecordFault, read_index, scan_offsets
 
@@ -39,7 +39,7 @@ class Listing:
     offsets: array[int]
     num_classes: int
     num_ignored: int
-    """Files beside the images: other suffixes, hidden ones."""
+    """Files that are not imported: other suffixes, hidden ones, those of no class. A hidden folder counts as one."""
     digest: str
     """Of the whole listing: another digest is another import."""
 
@@ -66,14 +66,32 @@ def list_splits(source: Path, work: Path, synsets: Path | None, val_synsets: Pat
     Raises: InputError: nothing to import, an unknown class, a listing of another length."""
     records = _record_files(source)
     if records:
+        if source.is_dir():
+            _refuse_mixture(source, records)
         return [_list_records(split, files, work) for split, files in records.items()]
     if not source.is_dir():
         raise InputError(f"{source}: no such folder; expected class folders of images, or .rec files")
-    folders = {split: source / split.value for split in Split if (source / split.value).is_dir()}
-    if not folders:
-        folders = {Split.train: source}
+    folders = _split_folders(source) or {Split.train: source}
     classes = _classes(folders, synsets)
     return [_list_images(split, folder, work, classes, val_synsets) for split, folder in folders.items()]
+
+
+def refuse_target_in_source(source: Path, out: Path) -> None:
+    """Raises: InputError: what is written into `out` would be read as part of `source` the next time."""
+    if not source.exists():
+        return
+    target = Path(os.path.realpath(out))
+    folder = source if source.is_dir() else source.parent
+    trees = [] if _record_files(source) else [*(_split_folders(folder).values() or [folder])]
+    where = folder if target == Path(os.path.realpath(folder)) else None
+    for tree in trees:
+        where = tree if target.is_relative_to(os.path.realpath(tree)) else where
+    if where is not None:
+        raise InputError(f"{out}: lies in the source {where}, and would be read as part of it; give another --out")
+
+
+def _split_folders(source: Path) -> dict[Split, Path]:
+    return {split: source / split.value for split in Split if (source / split.value).is_dir()}
 
 
 def _record_files(source: Path) -> dict[Split, list[RecordFiles]]:
@@ -83,6 +101,22 @@ def _record_files(source: Path) -> dict[Split, list[RecordFiles]]:
         return {}
     found = {split: sorted(source.glob(f"{split.value}*.rec")) for split in Split}
     return {split: [RecordFiles.of_rec(rec) for rec in recs] for split, recs in found.items() if recs}
+
+
+def _refuse_mixture(source: Path, records: dict[Split, list[RecordFiles]]) -> None:
+    """Raises: InputError: the files are not one whole set, or class folders stand beside them."""
+    for folder in _split_folders(source).values():
+        rec = next(iter(records.values()))[0].rec
+        raise InputError(f"{source}: holds both {folder.name}/ and {rec.name}; move one of them away")
+    for split, pairs in records.items():
+        sets = {num: pair.rec for pair in reversed(pairs) if (num := num_shards_of(pair.rec, split)) is not None}
+        if len(sets) > 1:
+            first, second = sorted(sets.values())[:2]
+            raise InputError(f"{first} and {second}: files of two sets in one folder; move one set away")
+        for number in sets:
+            for pair in split_files(source, split, number):
+                if not pair.rec.exists():
+                    raise InputError(f"{pair.rec}: not there, but other shards of its set are; bring it, or none")
 
 
 class _Writer:
@@ -96,6 +130,9 @@ class _Writer:
         self._stream = path.open("wb")
 
     def add(self, number: int, name: str) -> None:
+        """Raises: InputError: a name with a line end, which would be two lines."""
+        if "\n" in name:
+            raise InputError(f"{name!r}: a line end in the name of a file or folder cannot be listed; rename it")
         line = b"%d\t%s\n" % (number, os.fsencode(name))
         self._stream.write(line)
         self._hash.update(line)
@@ -131,7 +168,9 @@ def _list_images(split: Split, folder: Path, work: Path, classes: dict[str, int]
             if split is Split.val and not _subfolders(folder):
                 ignored = _add_flat(writer, folder, classes, val_synsets)
             else:
-                ignored = sum(_add_class(writer, folder / name, classes[name]) for name in _subfolders(folder))
+                names = _subfolders(folder)
+                ignored = len(os.listdir(folder)) - len(names)  # noqa: PTH208  # counted only
+                ignored += sum(_add_class(writer, folder / name, classes[name]) for name in names)
     except OSError as error:
         raise InputError(f"{error.filename or folder}: cannot be read: {error.strerror}") from error
     if not writer.offsets:
@@ -154,13 +193,19 @@ def _add_class(writer: _Writer, folder: Path, label: int) -> int:
     """Add the images of a class folder and of folders in it; returns the number of other files."""
     ignored = 0
     for where, folders, names in os.walk(folder.absolute(), onerror=_raise):
-        folders.sort()
+        shown = sorted(name for name in folders if not name.startswith("."))
+        ignored += len(folders) - len(shown)
+        folders[:] = shown
+        for name in shown:
+            if os.path.islink(f"{where}/{name}"):  # noqa: PTH114
+                raise InputError(
+                    f"{where}/{name}: a link to a folder inside a class is not followed; put its images there, or"
+                    " remove it"
+                )
         for name in sorted(names):
             if not _is_image(name):
                 ignored += 1
                 continue
-            if "\n" in name:
-                raise InputError(f"{where}: file name {name!r} has a line end in it; rename it")
             writer.add(label, f"{where}/{name}")
     return ignored
 
@@ -170,22 +215,57 @@ def _raise(error: OSError) -> None:
 
 
 def _add_flat(writer: _Writer, folder: Path, classes: dict[str, int], val_synsets: Path | None) -> int:
-    names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+    # A folder here is hidden; whatever else there is (a link to nothing, a pipe) is refused when it is read.
+    names = sorted(entry.name for entry in os.scandir(folder) if not entry.is_dir())
     images = [name for name in names if _is_image(name)]
     if val_synsets is None:
         raise InputError(
             f"{folder}: {len(images)} images and no class folders; give the class of each with --val-synsets FILE"
         )
-    rows = [line.replace(",", " ").split() for line in _read_text(val_synsets).splitlines() if line.strip()]
-    named = {row[0]: row[1] for row in rows if len(row) > 1}
-    if not named and len(rows) != len(images):
-        raise InputError(f"{val_synsets}: {len(rows)} lines, expected one for each of {len(images)} images in {folder}")
-    for position, name in enumerate(images):
-        synset = (named.get(name) or named.get(Path(name).stem)) if named else rows[position][0]
-        if synset is None or synset not in classes:
+    for name, synset in _flat_classes(val_synsets, images, classes).items():
+        if synset not in classes:
             raise InputError(f"{val_synsets}: class {synset!r} of {name} is not known; expected one of {len(classes)}")
         writer.add(classes[synset], str(folder.absolute() / name))
-    return len(names) - len(images)
+    return len(os.listdir(folder)) - len(images)  # noqa: PTH208
+
+
+def _flat_classes(path: Path, images: Sequence[str], classes: dict[str, int]) -> dict[str, str]:
+    """Class of each image, as a list gives it: by position, or by name (whole, or without its suffix)."""
+    lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
+    if all(line in classes or len(_words(line)) == 1 for line in lines):
+        if len(lines) != len(images):
+            raise InputError(f"{path}: {len(lines)} lines, expected one for each of {len(images)} images")
+        return dict(zip(images, lines, strict=True))
+    by_name = {os.path.splitext(name)[0]: name for name in images} | {name: name for name in images}  # noqa: PTH122
+    found: dict[str, str] = {}
+    for line in lines:
+        for name, synset in _readings(line):
+            image = by_name.get(name)
+            if image is None:
+                continue
+            if found.setdefault(image, synset) != synset:
+                raise InputError(f"{path}: {image} stands there twice, with {found[image]!r} and {synset!r}")
+            break
+    for name in images:
+        if name not in found:
+            raise InputError(f"{path}: names no class for {name}")
+    return {name: found[name] for name in images}
+
+
+def _words(line: str) -> list[str]:
+    return line.replace(",", " ").split()
+
+
+def _readings(line: str) -> Iterator[tuple[str, str]]:
+    """(name, class) as a line may mean it, the likeliest first; either may have spaces in it."""
+    for separator in ("\t", ","):
+        name, found, rest = line.partition(separator)
+        if found and rest.strip():
+            yield name.strip(), rest.strip() if separator == "\t" else _words(rest)[0]
+    words = line.split()
+    for count in range(len(words) - 1, 0, -1):
+        name = line.rsplit(None, len(words) - count)[0]
+        yield name, line[len(name) :].split()[0]
 
 
 def _classes(folders: dict[Split, Path], synsets: Path | None) -> dict[str, int]:
@@ -195,7 +275,8 @@ def _classes(folders: dict[Split, Path], synsets: Path | None) -> dict[str, int]
         if not names:
             raise InputError(f"{next(iter(folders.values()))}: no class folders found; expected one a class")
         return {name: label for label, name in enumerate(names)}
-    listed = [line.split()[0] for line in _read_text(synsets).splitlines() if line.strip()]
+    lines = [line.strip() for line in _read_text(synsets).splitlines() if line.strip()]
+    listed = [line if line in names else line.split()[0] for line in lines]
     classes = {name: label for label, name in enumerate(listed)}
     if len(classes) != len(listed):
         raise InputError(f"{synsets}: a class stands there twice; expected each once")

@@ -208,7 +208,7 @@ def test_import_ignores_and_counts_other_files(tmp_path: Path) -> None:
     (tree / "train/n01/readme.txt").write_text("x")
     (tree / "train/notes.md").write_text("x")
     report = run(tree, tmp_path / "out")["train"]
-    assert (report.num_images, report.num_ignored) == (12, 2)
+    assert (report.num_images, report.num_ignored) == (12, 3)
 
 
 def test_import_synset_list_decides_the_labels(tmp_path: Path) -> None:
