@@ -25,7 +25,7 @@ from mlbench.collect.mllog import fold
 from mlbench.collect.mllog_scan import HashingStream, scan
 from mlbench.collect.runfiles import AttemptFile, read_attempt, read_run_set
 from mlbench.collect.runfolder import AttemptFolder, RunFolder
-from mlbench.collect.tree import natural
+from mlbench.collect.tree import kind_of, natural
 from mlbench.errors import InputError
 from mlbench.worker.job import Job, JobError, load
 
@@ -128,7 +128,8 @@ class _Locator:
             folder = pending.pop(0)
             files = _files(folder)
             seen += len(files) + 1
-            logs = [path for path in files if _RESULT.match(path.name)] or [path for path in files if _is_log(path)]
+            named = any(_RESULT.match(path.name) for path in files)
+            logs = _results(folder) if named else [path for path in files if _is_log(path)]
             if logs:
                 others = [path.name for path in folder.iterdir() if path not in logs]
                 yield self._set(Kind.folder, folder, logs, other_names=sorted(others))
@@ -171,8 +172,7 @@ class _Locator:
         )
 
     def _result_folder(self, folder: Path, submitter: Path) -> ResultSet:
-        files = _files(folder)
-        paths = [path for path in files if _RESULT.match(path.name)]
+        paths = _results(folder)
         others = sorted(path.name for path in folder.iterdir() if path not in paths)
         logs, unread = self._read_all(paths, submitter)
         system = folder.parent.name
@@ -222,6 +222,9 @@ class _Locator:
         for path in sorted(paths, key=lambda item: natural(item.name)):
             if path.is_symlink() and not _inside(path, within):
                 unread[self._rel(path)] = "a link that leads out of the folder, or nowhere"
+                continue
+            if not path.is_file():
+                unread[self._rel(path)] = f"{kind_of(path)}, not a file"
                 continue
             try:
                 logs.append(self._read(path, len(logs)))
@@ -321,6 +324,11 @@ def _folders(folder: Path) -> list[Path]:
 
 def _files(folder: Path) -> list[Path]:
     return [path for path in _children(folder) if path.is_file() or path.is_symlink()]
+
+
+def _results(folder: Path) -> list[Path]:
+    """Everything that has the name of a result log, be it a file or not."""
+    return [path for path in _children(folder) if _RESULT.match(path.name)]
 
 
 def _children(folder: Path) -> list[Path]:

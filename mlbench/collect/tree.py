@@ -3,13 +3,15 @@
     [training_results_]<round>/<org>/results/<system>/<benchmark>/result_*.txt
     [training_results_]<round>/<org>/systems/<system>.json
 
-Links that lead out of the tree are not followed, and neither are links to folders inside it.
+Links that lead out of the tree are not followed, and neither are links to folders inside it. What has the name of a
+log and is none (a folder, a pipe) is noted and never opened.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +48,7 @@ class ResultFolder:
 
 @dataclass(slots=True)
 class TreeScan:
-    """`unreadable` are folders that could not be listed, with the reason."""
+    """`unreadable` are folders that could not be listed, and logs of folders that hold no other, with the reason."""
 
     folders: list[ResultFolder] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
@@ -92,6 +94,9 @@ def scan_tree(path: Path, *, round_name: str | None = None) -> TreeScan:
         logs = [file for file in files if _RESULT.fullmatch(file.name)]
         if logs:
             scan.folders.append(_folder(folder, path, logs, round_name, notes))
+        else:
+            named = [note for note in notes if _RESULT.fullmatch(Path(note.file).name)]
+            scan.unreadable += [f"{path / note.file}: {note.text}" for note in named]
     if not scan.folders:
         loose, notes = _loose_logs(path)
         if loose:
@@ -114,9 +119,13 @@ def _walk(folder: Path, root: Path, unreadable: list[str], depth: int) -> Iterat
             if target is not None:
                 files.append(Path(entry.path))
             elif _RESULT.fullmatch(entry.name):
-                notes.append(Note(_relative(Path(entry.path), root), None, "a link out of the tree, not followed"))
+                text = "a link that leads to no file of the tree, not followed"
+                notes.append(Note(_relative(Path(entry.path), root), None, text))
         elif entry.is_file(follow_symlinks=False):
             files.append(Path(entry.path))
+        elif _RESULT.fullmatch(entry.name):
+            text = f"{kind_of(Path(entry.path))}, not a file; it has the name of a result log and is not read"
+            notes.append(Note(_relative(Path(entry.path), root), None, text))
     if len(files) > MAX_LOGS_IN_FOLDER:
         notes.append(Note(_relative(folder, root), None, f"only {MAX_LOGS_IN_FOLDER} of {len(files)} files are read"))
         files = files[:MAX_LOGS_IN_FOLDER]
@@ -126,6 +135,17 @@ def _walk(folder: Path, root: Path, unreadable: list[str], depth: int) -> Iterat
     for entry in listed:
         if entry.is_dir(follow_symlinks=False) and entry.name not in _SKIPPED:
             yield from _walk(Path(entry.path), root, unreadable, depth + 1)
+
+
+def kind_of(path: Path) -> str:
+    """What a name that is no regular file stands for; asking does not open it."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return "gone"
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
 def _link_target(link: Path, root: Path) -> Path | None:

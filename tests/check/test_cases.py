@@ -451,3 +451,23 @@ def test_check_pipe_is_unreadable_and_is_not_waited_for(tmp_path: Path, capsys: 
 
     assert status == 2
     assert "is a device, pipe or socket; expected a log" in err
+
+
+def test_check_name_of_a_log_that_is_no_file_is_named_and_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base_set(tmp_path)
+    (tmp_path / "result_3.txt").unlink()
+    (tmp_path / "result_3.txt").mkdir()
+    (tmp_path / "result_4.txt").unlink()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "result_4.txt").symlink_to("pipe")
+
+    status, out, _ = run(capsys, tmp_path, "--json")
+
+    value = json.loads(out)
+    assert (status, value["verdict"]) == (4, "not_compliant")
+    assert {item["file"]: item["found"] for item in value["findings"] if item["rule"] == "SET-01"} == {
+        "result_3.txt": "not read: a folder, not a file",
+        "result_4.txt": "not read: a pipe, not a file",
+    }

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -270,7 +273,46 @@ def test_import_link_out_of_the_tree_is_not_followed(tmp_path: Path) -> None:
     paths[4].symlink_to(outside)
     run_set = only(tree)
     assert run_set.num_runs == 4
-    assert any("a link out of the tree" in text for text in texts(run_set))
+    assert any("a link that leads to no file of the tree" in text for text in texts(run_set))
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"), [(make_pipe, "a pipe"), (make_socket, "a socket"), (Path.mkdir, "a folder")], ids=str
+)
+def test_import_name_of_a_log_that_is_no_file_is_noted_and_never_opened(
+    make: Callable[[Path], None], kind: str, tmp_path: Path
+) -> None:
+    paths = base_set(tmp_path)
+    paths[4].unlink()
+    make(paths[4])
+    run_set = only(tmp_path)
+    assert run_set.num_runs == 4
+    (note,) = [note for note in run_set.notes if "is not read" in note.text]
+    assert (note.file, note.text) == (
+        "result_4.txt",
+        f"{kind}, not a file; it has the name of a result log and is not read",
+    )
+
+
+def test_import_folder_of_pipes_alone_is_named_and_no_run_set(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    os.mkfifo(tmp_path / "set" / "result_0.txt")
+    (tmp_path / "set" / "result_1.txt").symlink_to("/dev/zero")
+    found = scan_tree(tmp_path)
+    assert found.folders == []
+    assert [text.split(", not")[0] for text in found.unreadable] == [
+        f"{tmp_path}/set/result_0.txt: a pipe",
+        f"{tmp_path}/set/result_1.txt: a link that leads to no file of the tree",
+    ]
 
 
 def test_import_linked_folders_do_not_loop(tmp_path: Path) -> None:
