@@ -140,7 +140,7 @@ def gradients_of(mx: Any, net: Any, images: Any) -> dict[str, Any]:
 def test_build_for_a_cpu_joins_norm_and_relu_and_computes_the_same(mx: Any, settings: Model) -> None:
     """What a GPU is given (batch norm, then ReLU) and what a CPU is given (one operator), both run on this CPU."""
     small = dataclasses.replace(settings, num_classes=10, zero_init_last_gamma=False)
-    images = mx.nd.random.uniform(-1, 1, shape=(8, 3, 64, 64))
+    images = mx.nd.random.uniform(-1, 1, shape=(4, 3, 64, 64))
     joined, apart = build(mx, small, "cpu"), build(mx, small, "gpu")
     # Of ResNet-50's 49 ReLUs 33 follow a batch norm and 16 the sum at the end of a unit. The operator `relu` has no
     # place in either: oneDNN does not know it.

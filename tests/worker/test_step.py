@@ -43,7 +43,7 @@ def test_smoothed_loss_gradient_is_probability_minus_target(mx: Any) -> None:
     numpy.testing.assert_allclose(scores.grad.asnumpy()[0], expected, rtol=1e-5)
 
 
-def small_net(mx: Any, _model: Any) -> Any:
+def small_net(mx: Any, _model: Any, _device: str) -> Any:
     """No batch norm: with it, a batch in two halves is not the batch."""
     nn = mx.gluon.nn
     net = nn.HybridSequential(prefix="")
