@@ -1,5 +1,6 @@
 """Where each file of a run set lies. The only place that knows the names.
 
+runs/.mlbench-runs        the folder's own name, see runs_marker.py
 runs/<run_set>/
   run_set.json            what was asked and where: RunSetFile, written before anything is launched
   config.yaml             the resolved configuration, composable again

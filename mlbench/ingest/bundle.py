@@ -238,6 +238,7 @@ def _take(
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: the facts of {listed.run_set} are no JSON") from error
         record.path = None
+        record.runs_folder = None
     if record is None:
         return
     known = stored_hash(engine, record.run_set)

@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from mlbench.collect.runfolder import RunFolder
+from mlbench.collect.runs_marker import mark_runs_folder, runs_folder_id
 from mlbench.collect.tree import scan_tree
 from mlbench.errors import InputError
 from mlbench.ingest.published import import_folder
@@ -91,10 +92,12 @@ def run_folders(runs_dir: Path) -> Iterator[RunFolder]:
 def rebuild(engine: Engine, runs_dir: Path, on_progress: Progress = lambda _: None) -> RebuildReport:
     """Make every row anew from its files, one short transaction a run set.
 
-    Rows of run sets whose folder is gone from `runs_dir` are removed; imports are read again from where they lie.
+    Rows of run sets whose folder is gone from `runs_dir` are removed, those of another machine's folder of the same
+    path never; imports are read again from where they lie.
     It may be cut short at any moment and run again; readers and writers go on meanwhile.
     """
     report = RebuildReport()
+    mark_runs_folder(runs_dir)
     seen = set()
     for folder in run_folders(runs_dir):
         on_progress(folder.run_set)
@@ -149,11 +152,20 @@ def read_again(stored: StoredRunSet) -> RunSet | None:
 def _settle_own(engine: Engine, stored: StoredRunSet, runs_dir: Path, report: RebuildReport) -> None:
     if stored.path is None:
         report.kept.append(stored.run_set)
-    elif Path(stored.path).parent == runs_dir.absolute() and not Path(stored.path).exists():
+    elif _lay_in(engine, stored, runs_dir) and not Path(stored.path).exists():
         delete_run_set(engine, stored.run_set)
         report.removed.append(stored.run_set)
     else:
         _settle_import(engine, stored, report)
+
+
+def _lay_in(engine: Engine, stored: StoredRunSet, runs_dir: Path) -> bool:
+    """Whether the files were in this very folder; where that is not known, a database of one machine goes by paths."""
+    if stored.path is None or Path(stored.path).parent != runs_dir.absolute():
+        return False
+    if stored.runs_folder is None:
+        return engine.dialect.name == "sqlite"
+    return stored.runs_folder == runs_folder_id(runs_dir)
 
 
 def _settle_import(engine: Engine, stored: StoredRunSet, report: RebuildReport) -> None:

@@ -57,6 +57,7 @@ def arrived(run_set: RunSet) -> RunSet:
     if not here:
         run_set.provenance = {**(run_set.provenance or {}), "path_elsewhere": run_set.path}
         run_set.path = None
+        run_set.runs_folder = None
     return run_set
 
 

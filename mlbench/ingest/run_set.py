@@ -18,6 +18,7 @@ from mlbench.collect.runfiles import AttemptFile, RunSetFile, read_attempt
 from mlbench.collect.runfiles import read_run_set as read_run_set_file
 from mlbench.collect.runfolder import AttemptFolder, RunFolder, last_attempts
 from mlbench.collect.runlog import RunLog, RunStatus
+from mlbench.collect.runs_marker import runs_folder_id
 from mlbench.collect.safety import storable_arguments, storable_environment, without_secrets
 from mlbench.errors import InputError
 from mlbench.ingest.build import (
@@ -110,6 +111,7 @@ def _identity_row(folder: RunFolder, identity: RunSetFile) -> RunSet:
         started_at=_moment(identity.created_at),
         config=config,
         provenance=_provenance(identity),
+        runs_folder=runs_folder_id(folder.path.parent),
         description=_system(identity, config),
     )
 
@@ -132,7 +134,7 @@ def _provenance(identity: RunSetFile) -> dict[str, Any]:
     for name in (
         "created_at", "warmup_runs", "stages", "platform", "submission_status", "benchmark", "benchmark_kind", "device",
         "hosts", "target_accuracy", "train_samples", "eval_samples", "data_name", "data_path", "data_path_given",
-        "cache", "notes", "reproduces", "sweep",
+        "mean_image_bytes", "cache", "notes", "reproduces", "sweep",
     ):  # fmt: skip
         kept[name] = without_secrets(getattr(identity, name))
     return kept

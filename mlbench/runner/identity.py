@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mlbench.collect.runfolder import RunFolder
+from mlbench.collect.runs_marker import mark_runs_folder
 from mlbench.errors import InputError, PreflightError, near_miss
 
 _NUM_TRIES = 20
@@ -36,6 +37,7 @@ def create_run_folder(runs_dir: Path, benchmark: str, now: datetime) -> RunFolde
                 folder.path.mkdir()
             except FileExistsError:
                 continue
+            mark_runs_folder(runs_dir)
             return folder
     except OSError as error:
         raise PreflightError(

@@ -53,7 +53,10 @@ class RunSetFilter:
 
 @dataclass(frozen=True, slots=True)
 class StoredRunSet:
-    """Where a run set came from. `log_paths` are relative to `path`, or absolute."""
+    """Where a run set came from. `log_paths` are relative to `path`, or absolute.
+
+    `runs_folder`: the name of the folder of run sets that holds it (collect/runs_marker.py), None where it has none.
+    """
 
     run_set: str
     origin: str
@@ -61,6 +64,7 @@ class StoredRunSet:
     content_hash: str
     path: str | None
     log_paths: tuple[str, ...]
+    runs_folder: str | None = None
 
 
 def save_run_set(engine: Engine, run_set: RunSet, *, force: bool = False) -> SaveOutcome:
@@ -169,14 +173,16 @@ def load_run_sets(engine: Engine, names: Sequence[str], *, telemetry: bool = Fal
 
 def all_run_sets(engine: Engine) -> list[StoredRunSet]:
     """Identity and origin of every run set, ordered by public id."""
-    query = select(RunSet.id, RunSet.run_set, RunSet.origin, RunSet.round, RunSet.content_hash, RunSet.path)
+    query = select(
+        RunSet.id, RunSet.run_set, RunSet.origin, RunSet.round, RunSet.content_hash, RunSet.path, RunSet.runs_folder
+    )
     logs = select(Run.run_set_id, Run.log_path).where(Run.log_path.is_not(None)).order_by(Run.id)
     with reading(engine) as connection:
         paths: dict[int, list[str]] = {}
         for number, path in connection.execute(logs):
             paths.setdefault(number, []).append(str(path))
         return [
-            StoredRunSet(row[1], row[2], row[3], row[4], row[5], tuple(paths.get(row[0], ())))
+            StoredRunSet(row[1], row[2], row[3], row[4], row[5], tuple(paths.get(row[0], ())), row[6])
             for row in connection.execute(query.order_by(RunSet.run_set))
         ]
 

@@ -178,15 +178,15 @@ def _is_plain(value: Any) -> bool:
     if kind is float:
         return math.isfinite(value)
     if kind is str:
-        return value.isascii() and "\x00" not in value
+        return bool(value.isascii() and "\x00" not in value)
     if kind is int:
-        return -_INT64 <= value < _INT64
+        return bool(-_INT64 <= value < _INT64)
     return value is None or kind is bool
 
 
 def _are_finite(values: Sequence[Any]) -> bool:
     """Whether a list holds only finite floats and None, so that it needs no look at each: time lines are long."""
-    return set(map(type, values)) <= _OF_TIME_LINES and math.isfinite(float(sum(filter(None, values))))
+    return bool(set(map(type, values)) <= _OF_TIME_LINES) and math.isfinite(sum(filter(None, values)))
 
 
 def _note(text: str) -> dict[str, Any]:

@@ -122,6 +122,7 @@ class RunSet(Base):
     content_hash: Mapped[str]  # sha256 over the files that made this row
     config: Mapped[dict[str, Any]] = mapped_column(default=dict)
     provenance: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    runs_folder: Mapped[str | None]  # name of the folder that `path` lies in, collect/runs_marker.py
 
     runs: Mapped[list[Run]] = relationship(
         back_populates="parent", cascade="all, delete-orphan", order_by="(Run.index, Run.attempt)"

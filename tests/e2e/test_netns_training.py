@@ -47,7 +47,7 @@ def test_mlbench_two_hosts_trains_on_both_and_keeps_their_facts(two_hosts: suppo
         *("training.batch_per_rank=4", "benchmark.num_batches=3", "benchmark.num_warmup_batches=1"),
     )
     assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-2000:]
-    (run_set,) = (tmp_path / "runs").iterdir()
+    (run_set,) = (path.parent for path in (tmp_path / "runs").glob("*/run_set.json"))
     hosts = json.loads((run_set / "hosts.json").read_text())
     assert set(hosts) == {"dl-worker-01", "dl-worker-02"}
     attempt = run_set / "runs" / "run_0" / "attempt_0"

@@ -90,7 +90,7 @@ def test_upgrade_keeps_rows_and_a_copy(tmp_path: Path) -> None:
     path = _old_database(tmp_path / "old.sqlite", HERE / "schemas" / "0001.sql")
     before = sqlite3.connect(path).execute("SELECT count(*), sum(time_to_train_s) FROM run").fetchall()
     done = upgrade_database(open_unchecked(str(path)), versions=NEXT)
-    assert (done.old, done.new) == ("0001", "0002")
+    assert (done.old, done.new) == ("0001", "0003")
     upgraded = sqlite3.connect(path)
     assert upgraded.execute("SELECT count(*), sum(time_to_train_s) FROM run").fetchall() == before
     assert upgraded.execute("SELECT DISTINCT rack FROM run_set").fetchall() == [("rack 299",)]
@@ -107,23 +107,23 @@ def test_upgrade_keeps_rows_and_a_copy(tmp_path: Path) -> None:
 
 def test_upgrade_is_automatic_for_sqlite_when_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _old_database(tmp_path / "old.sqlite", HERE / "schemas" / "0001.sql")
-    monkeypatch.setattr(schema, "HEAD", "0002")
+    monkeypatch.setattr(schema, "HEAD", "0003")
     monkeypatch.setattr(upgrade_database, "__kwdefaults__", {"versions": NEXT})
     for readonly in (True, False):
         db = open_database(str(path), readonly=readonly)
         with reading(db) as connection:
-            assert schema.read_version(connection, "old") == "0002"
+            assert schema.read_version(connection, "old") == "0003"
     assert len(list(tmp_path.glob("old.sqlite.schema-0001-*"))) == 1
 
 
 @pytest.mark.postgres
 def test_upgrade_of_postgres_must_be_asked_for(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     save_run_set(open_database(postgres_url), make_run_set())
-    monkeypatch.setattr(schema, "HEAD", "0002")
-    with pytest.raises(StoreError, match="has schema 0001, this mlbench needs 0002; run `mlbench db upgrade`"):
+    monkeypatch.setattr(schema, "HEAD", "0003")
+    with pytest.raises(StoreError, match="has schema 0002, this mlbench needs 0003; run `mlbench db upgrade`"):
         open_database(postgres_url)
     done = upgrade_database(open_unchecked(postgres_url), versions=NEXT)
-    assert (done.old, done.new, done.copy) == ("0001", "0002", None)
+    assert (done.old, done.new, done.copy) == ("0002", "0003", None)
     with reading(open_database(postgres_url)) as connection:
         assert connection.exec_driver_sql("SELECT rack FROM run_set").scalars().all() == ["unknown"]
 
@@ -132,8 +132,8 @@ def test_upgrade_that_fails_half_way_leaves_the_old_state(db_url: str, tmp_path:
     save_run_set(open_database(db_url), make_run_set())
     broken = tmp_path / "broken"
     broken.mkdir()
-    text = (HERE / "next_versions" / "v0002_next.py").read_text()
-    (broken / "v0002_next.py").write_text(text + "    op.execute('INSERT INTO no_such_table VALUES (1)')\n")
+    text = (HERE / "next_versions" / "v0003_next.py").read_text()
+    (broken / "v0003_next.py").write_text(text + "    op.execute('INSERT INTO no_such_table VALUES (1)')\n")
     with pytest.raises(StoreError, match="no_such_table"):
         upgrade_database(open_unchecked(db_url), versions=(MIGRATIONS / "versions", broken))
     db = open_database(db_url)
@@ -173,13 +173,13 @@ def test_upgrade_killed_at_random_moments_is_finished_by_running_again(tmp_path:
         with sqlite3.connect(path) as connection:
             version = connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
             columns = [row[1] for row in connection.execute("PRAGMA table_info(run_set)")]
-            assert ("rack" in columns) == (version == "0002"), f"seed {seed}, {number}: {version} with {columns}"
+            assert ("rack" in columns) == (version == "0003"), f"seed {seed}, {number}: {version} with {columns}"
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             assert connection.execute("SELECT count(*) FROM run").fetchall() == [(7,)]
         connection.close()
         upgrade_database(open_unchecked(str(path)), versions=NEXT)
         with sqlite3.connect(path) as connection:
-            assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("0002",)
+            assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("0003",)
         connection.close()
     assert killed > 5, f"seed {seed}: only {killed} of 30 were killed in time"
 

@@ -1,12 +1,12 @@
-"""A migration that no release has: it shows that upgrading works before a second one is needed."""
+"""A migration that no release has: it rebuilds a table and takes its time, as the next one may."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 
 
 def upgrade() -> None:
