@@ -14,7 +14,7 @@ from mlbench.errors import ConfigError
 
 if TYPE_CHECKING:
     from mlbench.analyse.sizing import Rate, Sizing, Supply
-    from mlbench.config import Config
+    from mlbench.config import Config, DataConfig
     from mlbench.publish.sizing import SizingAnswer
 
 app = verb_app()
@@ -71,7 +71,7 @@ def size(
     found = answer(
         compute=compute,
         storage=storage,
-        data=config.data,
+        data=_data(config),
         model=chosen,
         num_gpus=num_gpus,
         rate=_rate(config, chosen, rate, from_run_set, db),
@@ -86,6 +86,16 @@ def size(
         save_chart(sizing_chart(found), plot)
     _show(found, as_json)
     raise typer.Exit(0 if found.sizing.feasible else 4)
+
+
+def _data(config: Config) -> DataConfig:
+    """The data set, its mean image taken from its files where it does not state one."""
+    import dataclasses
+
+    from mlbench.plan.data import mean_image_bytes
+    from mlbench.plan.paths import absolute_config
+
+    return dataclasses.replace(config.data, mean_image_bytes=mean_image_bytes(absolute_config(config).data))
 
 
 def _rate(config: Config, model: str, given: float | None, run_set: str | None, db: str | None) -> Rate:

@@ -100,6 +100,8 @@ class RunSetFile:
     resumes: list[Resume] = field(default_factory=list)
     database: str | None = None
     """URL of the database it was stored in, so that `resume` finds it again; null when the URL holds a password."""
+    mean_image_bytes: float | None = None
+    """Mean bytes that a training image takes of its storage: as configured, else measured of the record files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

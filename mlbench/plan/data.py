@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from mlbench.choices import Device, Pipeline
-from mlbench.config import AugmentationConfig, Config
+from mlbench.config import AugmentationConfig, Config, DataConfig
 from mlbench.plan.estimate import Rate
 from mlbench.plan.types import DataPlan
 from mlbench.worker.job import Augmentation, Data
@@ -36,9 +35,7 @@ def plan_data(config: Config, path_given: str, device: Device, threads_per_rank:
         prefetch_batches=data.prefetch_batches,
         s3_endpoints=list(storage.s3_endpoints) if storage is not None and data.path.startswith("s3://") else [],
     )
-    mean_bytes = (
-        data.mean_image_bytes if data.mean_image_bytes is not None else mean_record_bytes(train_rec, data.num_train)
-    )
+    mean_bytes = mean_image_bytes(data)
     known = rate is not None and mean_bytes is not None
     return DataPlan(
         worker=worker,
@@ -89,9 +86,12 @@ def _pipeline(asked: Pipeline, device: Device) -> Pipeline:
     return Pipeline.dali if device is Device.gpu else Pipeline.native
 
 
-def mean_record_bytes(train_rec: Sequence[str], num_train: int) -> float | None:
-    """Mean record size from the files, when they are all here; records in S3 are not."""
-    paths = [Path(rec) for rec in train_rec]
-    if not paths or not num_train or not all(path.is_file() for path in paths):
+def mean_image_bytes(data: DataConfig) -> float | None:
+    """Mean bytes that a training image takes of its storage: as the data set states it, else of its record files, when
+    they are all here; records in S3 are not. The path is absolute."""
+    if data.mean_image_bytes is not None:
+        return data.mean_image_bytes
+    paths = [Path(rec) for rec in _files(data.path, data.train_rec)]
+    if not paths or not data.num_train or not all(path.is_file() for path in paths):
         return None
-    return sum(path.stat().st_size for path in paths) / num_train
+    return sum(path.stat().st_size for path in paths) / data.num_train

@@ -110,7 +110,10 @@ def answer(
 ) -> SizingAnswer:
     """Size storage for `num_gpus`. Raises ConfigError: the mean image size is not known."""
     if data.mean_image_bytes is None:
-        raise ConfigError(f"size: data set {data.name} has no mean_image_bytes; give data.mean_image_bytes=BYTES")
+        raise ConfigError(
+            f"size: data set {data.name} has no mean_image_bytes, and its record files are not here; give "
+            "data.mean_image_bytes=BYTES"
+        )
     operation = data.mean_image_bytes if file_per_image else OPERATION_BYTES.get(model, _SHARDED_OPERATION_BYTES)
     mean_image_bytes = data.mean_image_bytes
 

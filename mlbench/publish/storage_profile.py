@@ -7,8 +7,10 @@ how far the two are apart, and the mean disk operation. What was not measured is
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from mlbench.analyse.compare import SAMPLES_PER_S
 from mlbench.analyse.consistency import Consistency, consistency
@@ -33,7 +35,8 @@ class StorageProfileRow:
 def storage_profile(run_set: RunSet) -> StorageProfileRow:
     """The row of one run set, loaded with its telemetry."""
     rate = sample(run_set, SAMPLES_PER_S).mean
-    mean_bytes = _mean_sample_bytes(run_set)
+    mean = known_sample_bytes(run_set)
+    mean_bytes = mean[0] if mean is not None else None
     moved = _mean([value for run in good_runs(run_set) if (value := _bytes_in(run)) is not None])
     operations = _mean([value for run in good_runs(run_set) if (value := _disk_sum(run, "reads")) is not None])
     read = _mean([value for run in good_runs(run_set) if (value := _disk_sum(run, "read_bytes")) is not None])
@@ -48,10 +51,31 @@ def storage_profile(run_set: RunSet) -> StorageProfileRow:
     )
 
 
-def _mean_sample_bytes(run_set: RunSet) -> float | None:
-    data = (run_set.config or {}).get("data")
-    value = data.get("mean_image_bytes") if isinstance(data, dict) else None
-    return float(value) if isinstance(value, (int, float)) and value > 0 else None
+def known_sample_bytes(run_set: RunSet) -> tuple[float, str] | None:
+    """Mean bytes that a training sample takes of its storage, and where the number comes from; None: not known."""
+    data: Mapping[str, Any] = (run_set.config or {}).get("data") or {}
+    measured = (run_set.provenance or {}).get("mean_image_bytes")
+    for value, basis in (
+        (data.get("mean_image_bytes"), "of the configuration"),
+        (measured, "from the record files"),
+        (_from_files(data), "from the record files"),
+    ):
+        if isinstance(value, int | float) and value > 0:
+            return float(value), basis
+    return None
+
+
+def _from_files(data: Mapping[str, Any]) -> float | None:
+    """Bytes of the record files over their records, when they are all still here."""
+    path, names, count = data.get("path"), data.get("train_rec"), data.get("num_train")
+    if not isinstance(path, str) or "://" in path or not isinstance(names, list) or not isinstance(count, int):
+        return None
+    files = [Path(path) / str(name) for name in names]
+    try:
+        total = sum(file.stat().st_size for file in files)
+    except OSError:
+        return None
+    return total / count if count > 0 and total > 0 else None
 
 
 def _bytes_in(run: Run) -> float | None:

@@ -18,9 +18,9 @@ from mlbench.collect.runlog import RunLog
 from mlbench.collect.storage import load_rows
 from mlbench.collect.telemetry import Series, read_telemetry
 from mlbench.errors import InputError
+from mlbench.plan.data import mean_image_bytes
 from mlbench.runner.context import StageContext
 from mlbench.runner.findings import drop_findings, put_finding
-from mlbench.runner.stages.fio_tests import mean_record_bytes
 
 RULES = ("TELEMETRY-INPUT", "TELEMETRY-THROTTLE", "TELEMETRY-SLOW-GPU", "CONSISTENCY")
 _MIN_SAMPLES = 3
@@ -77,7 +77,7 @@ def _within(series: Iterable[Series], start_ms: float, stop_ms: float) -> dict[s
 
 
 def _consistency(context: StageContext, log: RunLog, series: Iterable[Series]) -> Consistency | None:
-    mean_bytes = mean_record_bytes(context.plan)
+    mean_bytes = mean_image_bytes(context.plan.config.data)
     first = min(log.epochs, key=lambda span: span.start_ms, default=None)
     if mean_bytes is None or first is None or not log.train_samples or first.stop_ms <= first.start_ms:
         return None

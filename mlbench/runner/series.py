@@ -13,6 +13,7 @@ from mlbench.collect.runfolder import RunFolder
 from mlbench.collect.safety import storable_arguments, storable_environment
 from mlbench.compose import to_yaml
 from mlbench.errors import InputError, MlbenchError, PreflightError, RunFailedError
+from mlbench.plan.data import mean_image_bytes
 from mlbench.plan.types import Plan
 from mlbench.runner.context import StageContext, StageReport
 from mlbench.runner.events import Listener, RunSetStarted, Said, StageEnded, StageStarted, StageState
@@ -114,6 +115,7 @@ def describe(
         data_name=config.data.name,
         data_path=plan.data.path,
         data_path_given=plan.data.path_given,
+        mean_image_bytes=mean_image_bytes(config.data),
         cache=config.cache.value,
         environment=storable_environment(plan.environment),
         notes=list(plan.notes),

@@ -138,3 +138,17 @@ def test_what_cannot_be_sized_is_one_sentence(
     error = capsys.readouterr().err
     assert said in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_mean_image_of_a_set_that_states_none_comes_from_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (DGX, "gpus=8", "data=digits", "data.path=set", "--rate", "2000", "--headroom", "0")
+    assert run_command(["size", *asked]) == 2
+    assert "digits has no mean_image_bytes, and its record files are not here" in capsys.readouterr().err
+
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "train.rec").write_bytes(bytes(640 * 1100))  # 640 images train
+    found = sized(capsys, *asked)
+    assert found["mean_sample_bytes"] == 1100
+    assert found["bytes_per_s"] == pytest.approx(8 * 2000 * 1100)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbench.publish.storage_profile import storage_profile
+from mlbench.publish.storage_profile import known_sample_bytes, storage_profile
 from mlbench.store.tables import RunSet, TelemetrySeries
 from tests.support.run_sets import make_run, make_run_set
 
@@ -38,3 +38,14 @@ def test_what_was_not_measured_is_not_zero() -> None:
     row = storage_profile(_run_set(2940.0, [], 0.113e6))
     assert row.consistency is not None
     assert row.consistency.measured_bytes_per_s is None
+
+
+def test_mean_image_that_the_run_set_measured_is_used_where_none_is_configured() -> None:
+    run_set = _run_set(2940.0, [], None)
+    run_set.provenance = {"mean_image_bytes": 1100.0}
+    assert storage_profile(run_set).mean_sample_bytes == 1100.0
+    assert known_sample_bytes(run_set) == (1100.0, "from the record files")
+    run_set.config = {"data": {"mean_image_bytes": 113_000}}
+    assert known_sample_bytes(run_set) == (113_000.0, "of the configuration")
+    run_set.config, run_set.provenance = {}, {"mean_image_bytes": None}
+    assert known_sample_bytes(run_set) is None

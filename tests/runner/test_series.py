@@ -66,6 +66,23 @@ def test_series_good_run_set_leaves_every_file_and_row(rehearsal: Rehearsal) -> 
         assert db.execute("select count(*) from run").fetchone() == (2,)
 
 
+def test_series_measures_the_mean_image_of_files_that_are_here(rehearsal: Rehearsal) -> None:
+    data = rehearsal.root / "digits"
+    one = [f"data.path={data}", "repeats=1"]
+    unknown = rehearsal.start(*one)
+    assert unknown.row is not None
+    assert (unknown.identity.mean_image_bytes, unknown.row.provenance["mean_image_bytes"]) == (None, None)
+
+    data.mkdir()
+    (data / "train.rec").write_bytes(bytes(640 * 1100))  # 640 images train
+    measured = rehearsal.start(*one)
+    assert measured.row is not None
+    assert read_run_set(measured.folder.identity).mean_image_bytes == 1100.0
+    assert measured.row.provenance["mean_image_bytes"] == 1100.0
+    assert from_resolved(measured.folder.config.read_text()).data.mean_image_bytes is None
+    assert rehearsal.start(*one, "data.mean_image_bytes=1000").identity.mean_image_bytes == 1000.0
+
+
 @pytest.mark.slow
 def test_series_run_is_in_the_database_as_soon_as_it_has_ended(rehearsal: Rehearsal) -> None:
     counts = []

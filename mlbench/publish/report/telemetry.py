@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from mlbench.analyse.consistency import Consistency, consistency
 from mlbench.analyse.telemetry import bytes_in_per_s
@@ -14,6 +12,7 @@ from mlbench.publish.charts.labels import grouped
 from mlbench.publish.charts.telemetry import PANELS, run_span, traces
 from mlbench.publish.comparison import counted, good_runs
 from mlbench.publish.report.blocks import TableBlock
+from mlbench.publish.storage_profile import known_sample_bytes
 from mlbench.store.tables import Run, RunSet, TelemetrySeries
 
 IMAGENET_TRAIN_SAMPLES = 1_281_167
@@ -72,30 +71,11 @@ def summary_table(found: RunTelemetry) -> TableBlock | None:
 
 
 def mean_sample_bytes(run_set: RunSet) -> tuple[float, str] | None:
-    """Mean bytes of a training sample and where the number comes from; None when it is not known."""
-    data: Mapping[str, Any] = (run_set.config or {}).get("data") or {}
-    given = data.get("mean_image_bytes")
-    if isinstance(given, int | float) and given > 0:
-        return float(given), "of the configuration"
-    measured = _from_files(data)
-    if measured is not None:
-        return measured, "from the record files"
-    if any(run.train_samples == IMAGENET_TRAIN_SAMPLES for run in run_set.runs):
+    """As `known_sample_bytes`; of ImageNet, by its number of images, the published mean where nothing else is known."""
+    known = known_sample_bytes(run_set)
+    if known is None and any(run.train_samples == IMAGENET_TRAIN_SAMPLES for run in run_set.runs):
         return IMAGENET_MEAN_BYTES, "of ILSVRC2012 in RecordIO (white paper H18597)"
-    return None
-
-
-def _from_files(data: Mapping[str, Any]) -> float | None:
-    """Bytes of the record files over their records, when they are all still here."""
-    path, names, count = data.get("path"), data.get("train_rec"), data.get("num_train")
-    if not isinstance(path, str) or "://" in path or not isinstance(names, list) or not isinstance(count, int):
-        return None
-    files = [Path(path) / str(name) for name in names]
-    try:
-        total = sum(file.stat().st_size for file in files)
-    except OSError:
-        return None
-    return total / count if count > 0 and total > 0 else None
+    return known
 
 
 def consistency_of(run_set: RunSet, found: RunTelemetry | None) -> tuple[Consistency | None, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlbench.config import StorageSettings
-from mlbench.plan import data as data_of_plan
+from mlbench.plan.data import mean_image_bytes
 from mlbench.plan.types import Plan
 
 _ALIGN = 4096
@@ -45,7 +45,7 @@ def fio_tests(plan: Plan, target: Path, *, own_files: bool) -> list[FioTest]:
         data = [path for path in plan.data.worker.train_rec if Path(path).is_file()]
         size = sum(Path(path).stat().st_size for path in data)
         where = ("--readonly", "--filename=" + ":".join(_escaped(path) for path in data))
-    record = record_bytes(mean_record_bytes(plan))
+    record = record_bytes(mean_image_bytes(plan.config.data))
     depth = settings.iodepth
     direct = "direct" if settings.direct else "cold"
     flag = f"--direct={int(settings.direct)}"
@@ -90,19 +90,11 @@ def fio_tests(plan: Plan, target: Path, *, own_files: bool) -> list[FioTest]:
     ]
 
 
-def mean_record_bytes(plan: Plan) -> float | None:
-    """The data set's mean image; where it is not stated, the mean record of its files, if they are here."""
-    if plan.data.mean_image_bytes is not None:
-        return plan.data.mean_image_bytes
-    data = plan.data.worker
-    return data_of_plan.mean_record_bytes(data.train_rec, data.num_train)
-
-
-def record_bytes(mean_image_bytes: float | None) -> int:
+def record_bytes(mean_bytes: float | None) -> int:
     """The read of one record: the mean image up to whole blocks; 128 KiB, ImageNet's, when it is not known."""
-    if mean_image_bytes is None:
+    if mean_bytes is None:
         return 131072
-    return max(_SMALLEST_RECORD, -(-int(mean_image_bytes) // _ALIGN) * _ALIGN)
+    return max(_SMALLEST_RECORD, -(-int(mean_bytes) // _ALIGN) * _ALIGN)
 
 
 def file_set_bytes(settings: StorageSettings, target: Path, memory_bytes: int) -> int:

@@ -17,10 +17,11 @@ from mlbench.launch.command import ISLAND
 from mlbench.launch.factory import worker_python
 from mlbench.launch.local import LOCALHOST
 from mlbench.launch.supervisor import EndedBy, Outcome
+from mlbench.plan.data import mean_image_bytes
 from mlbench.plan.types import Host, Plan
 from mlbench.runner.context import StageContext
 from mlbench.runner.events import Said
-from mlbench.runner.stages.fio_tests import mean_record_bytes, record_bytes
+from mlbench.runner.stages.fio_tests import record_bytes
 from mlbench.runner.stages.folders import new_folder
 from mlbench.runner.stages.launching import run_to_end
 from mlbench.runner.tail import last_lines
@@ -57,7 +58,7 @@ def _tests(plan: Plan) -> list[dict[str, Any]]:
     return [
         {"name": "sequential", "pattern": "sequential", "block_bytes": settings.block_sequential_bytes},
         {"name": "random", "pattern": "random", "block_bytes": settings.block_random_bytes},
-        {"name": "training", "pattern": "training", "block_bytes": record_bytes(mean_record_bytes(plan))},
+        {"name": "training", "pattern": "training", "block_bytes": record_bytes(mean_image_bytes(plan.config.data))},
     ]
 
 
