@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -142,3 +143,25 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MLBENCH_DB_URL", "MLBENCH_JOB"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLBENCH_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """URL of an empty database of its own; tests that use it carry the marker `postgres`."""
+    import psycopg
+
+    server = os.environ["MLBENCH_TEST_POSTGRES_URL"]
+    name = f"mlbench_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    yield server.rpartition("/")[0] + f"/{name}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def db_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a new database, once of each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "db" / "mlbench.sqlite")
+    return str(request.getfixturevalue("postgres_url"))
