@@ -286,7 +286,9 @@ def make_socket(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "kind"), [(make_pipe, "a pipe"), (make_socket, "a socket"), (Path.mkdir, "a folder")], ids=str
+    ("make", "kind"),
+    [(make_pipe, "a pipe"), (make_socket, "a socket"), (Path.mkdir, "a folder")],
+    ids=["pipe", "socket", "folder"],
 )
 def test_import_name_of_a_log_that_is_no_file_is_noted_and_never_opened(
     make: Callable[[Path], None], kind: str, tmp_path: Path
