@@ -19,7 +19,7 @@ from mlbench.store.url import sqlite_path
 _BUSY_WORDS = ("locked", "busy", "locking protocol")
 _BUSY_STATES = {"40001", "40P01", "55P03"}  # serialisation failure, deadlock, lock not available
 _LOST_STATES = {"57P01", "57P02", "57P03", "53300"}  # shut down, crashed, cannot connect now, too many clients
-_NOT_NOW = ("starting up", "shutting down", "recovery mode", "too many clients", "remaining connection slots")
+_NOT_NOW = ("starting up", "shutting down", "recovery mode", "too many c", "remaining connection slots")
 """How a server says that it will answer soon; while a connection is made the driver keeps no code."""
 _GONE = (
     "closed the connection",
@@ -29,7 +29,8 @@ _GONE = (
     "connection reset",
 )
 _ADVICE_BY_STATE = {
-    "42501": "this user may not do that; ask for SELECT, INSERT, UPDATE and DELETE on its tables, or name another user",
+    "42501": "this user may not do that; ask for SELECT, INSERT, UPDATE and DELETE on its tables and USAGE on its "
+    "sequences, or name another user",
     "25006": "this server or user only reads; name a database that may be written with --db or MLBENCH_DB_URL",
     "53100": "the disk of the server is full; free some space there, then `mlbench db rebuild` reads runs/ again",
     "55P03": f"another process has held what is needed for {BUSY_TIMEOUT_S:.0f} s; run the command again",
@@ -39,7 +40,7 @@ _ADVICE_BY_WORDS = (
     ("password", "give the right one in MLBENCH_DB_URL or ~/.pgpass"),
     ("authentication failed", "check user and password in MLBENCH_DB_URL or ~/.pgpass"),
     ("no pg_hba.conf entry", "the server does not let this user in from here; ask who runs it"),
-    ("too many clients", "run the command again when others have ended, or raise max_connections there"),
+    ("too many c", "run the command again when others have ended, or raise max_connections there"),
     ("remaining connection slots", "run the command again when others have ended, or raise max_connections there"),
 )
 
@@ -94,7 +95,7 @@ def _said(error: SQLAlchemyError) -> str:
     if not lines:
         return type(error).__name__
     line = lines[-1].lstrip("- ") if lines[0].startswith("Multiple connection attempts") else lines[0]
-    return mask_url(line.strip())
+    return mask_url(" ".join(line.removeprefix("connection failed: ").replace("FATAL: ", "").split()))
 
 
 def _advice(engine: Engine, error: SQLAlchemyError, reason: str) -> str:
