@@ -37,7 +37,7 @@ class Copies(Enum):
 
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of the .rec and .idx files; made if it is not there.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: one for each core.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes or threads; default: one for each core.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout; sizes in bytes.")]
 
 
@@ -146,7 +146,7 @@ def verify(
     quick: Annotated[
         bool, typer.Option("--quick", help="The check that runs before run 1: index and samples.")
     ] = False,
-    decode: Annotated[bool, typer.Option(help="Decode each image, not only its frame.")] = True,
+    decode: Annotated[bool, typer.Option(help="Read each image too, not only its frame.")] = True,
     expect: Annotated[int | None, typer.Option(min=0, help="Records that must be there in all.")] = None,
     workers: Workers = None,
     json: Json = False,
@@ -214,6 +214,7 @@ def _print_findings(files: list[str], found: Findings, quick: bool, json: bool) 
                 "verdict": "faults" if found.num_faults else "sound",
                 "check": "quick" if quick else "full",
                 "files": files,
+                "decoder": found.decoder.value if found.decoder else None,
                 "num_records": None if quick else found.num_records,
                 "num_classes": None if quick else len(found.labels),
                 "image_bytes": None if quick else found.image_bytes,
@@ -230,5 +231,8 @@ def _print_findings(files: list[str], found: Findings, quick: bool, json: bool) 
     if not quick:
         mean_text = "" if mean is None else f", mean image {mean:,.0f} bytes"
         print_text(f"{found.num_records:,} sound records, {len(found.labels):,} classes{mean_text}")
+    if found.decoder:
+        slow = f", slow: {found.why_slow}" if found.why_slow else ""
+        print_text(f"images read by the {found.decoder.value} decoder{slow}")
     verdict = f"{found.num_faults} faults" if found.num_faults else "sound"
     print_text(f"{'quick check' if quick else 'every record read'} of {len(files)} files: {verdict}")

@@ -1,21 +1,27 @@
-"""Read every record of a data set: frame, header, and the image decoded; at the disk's speed, in parallel.
+"""Read every record of a data set: frame, header, and the image's codes; in parallel.
 
 A file is cut into ranges at offsets of its index. A worker walks its range from record to record, so each byte is read
 once and memory does not grow with the file. After a fault it goes on at the next record of the index, else at the next
-head in the file."""
+head in the file.
+
+With the native decoder workers are threads: C passes sound records in batches without the interpreter's lock, and only
+a record that is not plainly sound comes to Python, which says what is wrong with it. Without, they are processes."""
 
 from __future__ import annotations
 
-import io
 import itertools
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from mlbench.dataset.judge import Decoder, Judge, native_library
 from mlbench.dataset.layout import RecordFiles
-from mlbench.dataset.parallel import Report, count, no_report, run_all
+from mlbench.dataset.parallel import Report, count, no_report, run_all, run_threads
 from mlbench.dataset.verify import Fault, quick_check
 from mlbench.errors import InputError
 from mlbench.worker.native import library as native
@@ -32,6 +38,8 @@ from mlbench.worker.recordio import (
 MAX_FAULTS_KEPT = 1000
 """Of one range; more are counted only."""
 RANGE_RECORDS = 2000
+RANGE_BYTES = 16 << 20
+"""A range ends at whichever comes first: enough work to be worth a decoder, and enough ranges for every core."""
 _COUNT_EVERY = 64
 
 
@@ -49,13 +57,22 @@ class Range:
 
 @dataclass(slots=True)
 class Findings:
-    """What was read. `faults` keeps the first ones; `num_faults` counts all."""
+    """What was read. `faults` keeps the first ones; `num_faults` counts all. `decoder` is what read the images (None:
+    they were not decoded), `why_slow` why that is not the native one."""
 
     num_records: int = 0
     image_bytes: int = 0
     num_faults: int = 0
     faults: list[Fault] = field(default_factory=list)
     labels: set[float] = field(default_factory=set)
+    decoder: Decoder | None = None
+    why_slow: str = ""
+
+    def pass_records(self, num_records: int, image_bytes: int, labels: Iterable[float]) -> None:
+        """So many more are sound."""
+        self.num_records += num_records
+        self.image_bytes += image_bytes
+        self.labels.update(labels)
 
     def add(self, fault: Fault) -> None:
         self.num_faults += 1
@@ -63,11 +80,9 @@ class Findings:
             self.faults.append(fault)
 
     def merge(self, other: Findings) -> None:
-        self.num_records += other.num_records
-        self.image_bytes += other.image_bytes
+        self.pass_records(other.num_records, other.image_bytes, other.labels)
         self.num_faults += other.num_faults
         self.faults += other.faults[: MAX_FAULTS_KEPT - len(self.faults)]
-        self.labels |= other.labels
 
 
 def record_files(path: Path) -> list[RecordFiles]:
@@ -90,7 +105,10 @@ def verify_all(
     """Read every record of these files. Faults come in the order of file and offset.
 
     Raises: InputError: a file cannot be read at all."""
+    library, reason = native_library()
     findings = Findings()
+    if decode:
+        findings.decoder, findings.why_slow = Decoder.pillow if library is None else Decoder.native, reason
     ranges: list[Range] = []
     for pair in files:
         try:
@@ -100,7 +118,11 @@ def verify_all(
         ranges += own
         for found in fault:
             findings.add(found)
-    for result in run_all(verify_range, ranges, num_workers, report):
+    if library is None:
+        results = run_all(verify_range, ranges, num_workers, report)
+    else:
+        results = run_threads(partial(verify_range, library=library), ranges, num_workers, report)
+    for result in results:
         findings.merge(result)
     order = {pair.rec: number for number, pair in enumerate(files)}
     findings.faults.sort(key=lambda fault: (order.get(fault.path.with_suffix(".rec"), 0), fault.offset or 0))
@@ -138,34 +160,46 @@ def _ranges(pair: RecordFiles, decode: bool) -> tuple[list[Range], list[Fault]]:
 
 
 def _cut(rec: Path, size: int, offsets: array[int], known: bool, decode: bool) -> list[Range]:
-    borders = [0, *offsets[RANGE_RECORDS::RANGE_RECORDS], size]
+    starts = [0]  # places in `offsets`
+    while (place := _next_range(offsets, starts[-1])) < len(offsets):
+        starts.append(place)
+    borders = [0, *(offsets[place] for place in starts[1:]), size]
     ranges = []
-    for number, (start, end) in enumerate(itertools.pairwise(borders)):
-        expected = offsets[number * RANGE_RECORDS : (number + 1) * RANGE_RECORDS] if known else array("Q")
-        ranges.append(Range(rec, start, end, number * RANGE_RECORDS, expected, decode))
+    for place, behind, (start, end) in zip(starts, [*starts[1:], None], itertools.pairwise(borders), strict=True):
+        expected = offsets[place:behind] if known else array("Q")
+        ranges.append(Range(rec, start, end, place, expected, decode))
     return ranges
 
 
-def verify_range(what: Range) -> Findings:
-    """Walk one range; runs in a worker process."""
+def _next_range(offsets: array[int], place: int) -> int:
+    """Where the range behind the one that begins at this place begins."""
+    if place >= len(offsets):
+        return place
+    return min(place + RANGE_RECORDS, bisect_left(offsets, offsets[place] + RANGE_BYTES, place + 1))
+
+
+def verify_range(what: Range, library: Any = None) -> Findings:
+    """Walk one range with the native decoder's library, or without (None)."""
     findings = Findings()
     seen: array[int] = array("Q")
-    judge = Judge() if what.decode else None
-    with RecordReader(str(what.rec)) as reader:
-        at = what.start
-        done = done_bytes = 0
+    with ExitStack() as stack:
+        reader = stack.enter_context(RecordReader(str(what.rec)))
+        judge = stack.enter_context(closing(Judge(library))) if what.decode else None
+        walker = None
+        if library is not None:
+            stream = stack.enter_context(what.rec.open("rb", buffering=0))
+            walker = stack.enter_context(closing(native.Walker(library, stream.fileno(), what.decode)))
+        at, done, done_bytes = what.start, 0, 0
         while at < what.end:
-            number = what.first_record + len(seen)
-            try:
-                payload, behind = reader.read_with_end(at)
-            except RecordFault as fault:
-                findings.add(Fault(what.rec, fault.reason, at, number))
-                if _names(what.expected, at):
-                    seen.append(at)
-                at = _resume(what, at)
-                continue
-            seen.append(at)
-            _judge(judge, what, payload, at, number, findings)
+            if walker is not None:
+                walk, offsets, labels = walker.walk(at, what.end)
+                seen.extend(offsets)
+                findings.pass_records(walk.num_records, walk.image_bytes, labels)
+                count(walk.num_records, walk.behind - at)
+                at = walk.behind
+                if not walk.is_odd:
+                    continue
+            behind = _verify_record(what, reader, judge, at, seen, findings)
             done += 1
             done_bytes += behind - at
             at = behind
@@ -173,25 +207,34 @@ def verify_range(what: Range) -> Findings:
                 count(done, done_bytes)
                 done = done_bytes = 0
         count(done, done_bytes)
-    if judge:
-        judge.close()
     _compare(what, seen, findings)
     return findings
 
 
-def _judge(judge: Judge | None, what: Range, payload: bytes, at: int, number: int, findings: Findings) -> None:
+def _verify_record(
+    what: Range, reader: RecordReader, judge: Judge | None, at: int, seen: array[int], findings: Findings
+) -> int:
+    """Judge one record, sound or not; where to go on."""
+    number = what.first_record + len(seen)
+    try:
+        payload, behind = reader.read_with_end(at)
+    except RecordFault as fault:
+        findings.add(Fault(what.rec, fault.reason, at, number))
+        if _names(what.expected, at):
+            seen.append(at)
+        return _resume(what, at)
+    seen.append(at)
     try:
         header, image = unpack_image(payload)
     except ValueError as error:
         findings.add(Fault(what.rec, str(error), at, number))
-        return
+        return behind
     reason = judge.fault(image) if judge else None
     if reason:
         findings.add(Fault(what.rec, reason, at, number))
-        return
-    findings.num_records += 1
-    findings.image_bytes += len(image)
-    findings.labels.add(header.label)
+    else:
+        findings.pass_records(1, len(image), (header.label,))
+    return behind
 
 
 def _names(offsets: array[int], at: int) -> bool:
@@ -217,48 +260,6 @@ def _compare(what: Range, seen: array[int], findings: Findings) -> None:
         findings.add(Fault(what.rec, "record is not in the index", offset))
     for offset in sorted(named - found):
         findings.add(Fault(what.rec.with_suffix(".idx"), "offset is not on a record's head", offset))
-
-
-class Judge:
-    """Decodes images to see whether they can be: JPEGs through the native decoder where it is built, which also names
-    damage that decoders mend in silence; everything else, and all without it, through Pillow."""
-
-    def __init__(self) -> None:
-        try:
-            self._checker: native.Checker | None = native.Checker(native.load())
-        except native.NativeError:
-            self._checker = None
-
-    def fault(self, image: memoryview) -> str | None:
-        """Why an encoded image is not sound; None when it is."""
-        if self._checker is not None:
-            status, num_warnings, message = self._checker.check(bytes(image))
-            if status == native.OK:
-                return f"JPEG is damaged: {message}" if num_warnings else None
-            if status != native.OTHER_FORMAT:
-                return f"image cannot be decoded: {message}"
-        return pillow_fault(image)
-
-    def close(self) -> None:
-        if self._checker is not None:
-            self._checker.close()
-
-
-def pillow_fault(image: memoryview) -> str | None:
-    """Why Pillow cannot decode an image; None when it can. JPEGs are decoded at an eighth of their size: every coded
-    bit is read, only the arithmetic behind it is saved."""
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(image)) as picture:
-            width, height = picture.size
-            if width * height > native.MAX_PIXELS:
-                return f"image of {width} x {height} pixels, more than {native.MAX_PIXELS}"
-            picture.draft(None, (max(1, width // 8), max(1, height // 8)))
-            picture.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        return f"image cannot be decoded: {error}"
-    return None
 
 
 def quick_all(files: Sequence[RecordFiles]) -> list[Fault]:

@@ -79,6 +79,11 @@ int decode_jpeg(struct decoder *self, struct resampler *resampler, const struct 
 int check_jpeg(struct decoder *self, const uint8_t *data, size_t size, int64_t max_pixels, struct item *result);
 size_t output_floats(const struct spec *spec);
 
+enum { RECORD_HEAD = 8 }; /* bytes of a record before its payload */
+
+/* Bytes of the record that begins with `head`, padding included; 0 when it is not one in a single part. */
+size_t whole_record_size(const uint8_t *head);
+
 /* Find the image in a record of `size` bytes (joined in place where it was split). */
 int parse_record(uint8_t *record, size_t size, struct item *item, const uint8_t **image, size_t *image_size);
 

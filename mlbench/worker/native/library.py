@@ -1,17 +1,18 @@
 """The decoder's C library through ctypes: load it, open a pool of threads, fill batches.
 
-The structures are those of image.h. ctypes releases the interpreter's lock during every call.
+The structures are those of image.h and walk.c. ctypes releases the interpreter's lock during every call.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+from array import array
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from .build import library_path
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 MAX_PIXELS = 100 * 1000 * 1000
 """Of one image: ten times the largest of ILSVRC2012; more is a fault of the data, or an attack."""
 MESSAGE_BYTES = 200
@@ -51,6 +52,18 @@ class Item(ctypes.Structure):
         ("label", ctypes.c_float),
         ("num_warnings", ctypes.c_int32),
         ("message", ctypes.c_char * MESSAGE_BYTES),
+    ]
+
+
+class Walk(ctypes.Structure):
+    """Where a walk over records came to; see walk.c."""
+
+    _fields_ = [
+        ("behind", ctypes.c_uint64),
+        ("image_bytes", ctypes.c_uint64),
+        ("num_records", ctypes.c_int32),
+        ("num_scanned", ctypes.c_int32),
+        ("is_odd", ctypes.c_int32),
     ]
 
 
@@ -102,6 +115,19 @@ def load(path: Optional[str] = None) -> Any:
     library.mlbench_checker_close.restype, library.mlbench_checker_close.argtypes = None, [pointer]
     library.mlbench_check.restype = None
     library.mlbench_check.argtypes = [pointer, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int64, ctypes.POINTER(Item)]
+    library.mlbench_walker_open.restype = pointer
+    library.mlbench_walker_open.argtypes = [number, number, ctypes.c_int64]
+    library.mlbench_walker_close.restype, library.mlbench_walker_close.argtypes = None, [pointer]
+    library.mlbench_walk.restype = None
+    library.mlbench_walk.argtypes = [
+        pointer,
+        ctypes.c_uint64,
+        ctypes.c_uint64,
+        number,
+        ctypes.POINTER(ctypes.c_uint64),
+        ctypes.POINTER(ctypes.c_float),
+        ctypes.POINTER(Walk),
+    ]
     library.mlbench_placement.restype = None
     library.mlbench_placement.argtypes = [spec, ctypes.c_uint64, number, number, ctypes.POINTER(ctypes.c_double)]
     return library
@@ -152,6 +178,40 @@ class Checker:
     def close(self) -> None:
         if self._handle:
             self._library.mlbench_checker_close(self._handle)
+            self._handle = None
+
+
+class Walker:
+    """Passes the sound records of a file, a batch in each call. One thread may use it at a time.
+
+    Sound: one whole frame, an image header, and (with `decode`) a JPEG that libjpeg would read without a complaint."""
+
+    BATCH = 256
+    """Records of one call at most: some milliseconds, after which the interpreter sees signals."""
+
+    def __init__(self, library: Any, descriptor: int, decode: bool, max_pixels: int = MAX_PIXELS) -> None:
+        self._library = library
+        self._offsets = (ctypes.c_uint64 * self.BATCH)()
+        self._labels = (ctypes.c_float * self.BATCH)()
+        self._handle = library.mlbench_walker_open(descriptor, int(decode), max_pixels)
+        if not self._handle:
+            raise NativeError("no memory for a decoder")
+
+    def walk(self, start: int, end: int) -> Tuple[Walk, "array[int]", "array[float]"]:
+        """Pass sound records from `start` on, those that begin before `end`: where that came to, and the records'
+        offsets and labels. When `is_odd` the record at `behind` is another kind, or has a fault."""
+        walk = Walk()
+        self._library.mlbench_walk(
+            self._handle, start, end, self.BATCH, self._offsets, self._labels, ctypes.byref(walk)
+        )
+        offsets, labels = array("Q"), array("f")
+        offsets.frombytes(memoryview(self._offsets).cast("B")[: 8 * walk.num_records])
+        labels.frombytes(memoryview(self._labels).cast("B")[: 4 * walk.num_records])
+        return walk, offsets, labels
+
+    def close(self) -> None:
+        if self._handle:
+            self._library.mlbench_walker_close(self._handle)
             self._handle = None
 
 

@@ -15,7 +15,7 @@
 #endif
 #define EXPORT __attribute__((visibility("default")))
 
-enum { ABI_VERSION = 2 };
+enum { ABI_VERSION = 3 };
 
 struct batch {
     struct spec spec;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const uint32_t MAGIC = UINT32_C(0xCED7230A);
-enum { WHOLE = 0, FIRST = 1, MIDDLE = 2, LAST = 3, HEAD = 8, IMAGE_HEAD = 24 };
+enum { WHOLE = 0, FIRST = 1, MIDDLE = 2, LAST = 3, HEAD = RECORD_HEAD, IMAGE_HEAD = 24, MAX_LABELS = 1 << 16 };
 
 static uint32_t word_at(const uint8_t *bytes) {
     uint32_t value;
@@ -16,6 +16,11 @@ static uint32_t word_at(const uint8_t *bytes) {
 static int fault(struct item *item, const char *reason) {
     snprintf(item->message, MESSAGE_BYTES, "%s", reason);
     return IMAGE_RECORD;
+}
+
+size_t whole_record_size(const uint8_t *head) {
+    const uint32_t word = word_at(head + 4);
+    return word_at(head) == MAGIC && word >> 29 == WHOLE ? HEAD + ((size_t)word + 3) / 4 * 4 : 0;
 }
 
 int parse_record(uint8_t *record, size_t size, struct item *item, const uint8_t **image, size_t *image_size) {
@@ -40,7 +45,8 @@ int parse_record(uint8_t *record, size_t size, struct item *item, const uint8_t 
             memcpy(record + joined, &MAGIC, sizeof MAGIC);
             joined += sizeof MAGIC;
         }
-        memmove(record + joined, record + at, length);
+        if (joined != at)
+            memmove(record + joined, record + at, length);
         joined += length;
         at += (length + 3) / 4 * 4;
         if (at > size)
@@ -53,7 +59,7 @@ int parse_record(uint8_t *record, size_t size, struct item *item, const uint8_t 
         return fault(item, "image header cut short");
     const uint32_t num_labels = word_at(payload);
     const size_t image_at = IMAGE_HEAD + (size_t)num_labels * 4;
-    if (image_at > payload_size)
+    if (num_labels > MAX_LABELS || image_at > payload_size)
         return fault(item, "image header names more labels than the record holds");
     memcpy(&item->label, payload + (num_labels ? IMAGE_HEAD : 4), sizeof item->label);
     *image = payload + image_at;
