@@ -114,12 +114,16 @@ def _optimizer(config: Config, batch: Batch) -> Optimizer:
     else:
         warmup_epochs = training.warmup_epochs or 0.0
         warmup_steps = round(warmup_epochs * steps_per_epoch)
+    decay_steps = training.max_epochs * steps_per_epoch
+    if config.benchmark.kind is BenchmarkKind.throughput:
+        # It takes its own number of batches, whatever the epochs of a training.
+        decay_steps = max(decay_steps, warmup_steps)
     return Optimizer(
         name=training.optimizer.value,
         base_learning_rate=batch.learning_rate,
         end_learning_rate=training.end_learning_rate,
         decay_power=training.decay_power,
-        decay_steps=training.max_epochs * steps_per_epoch,
+        decay_steps=decay_steps,
         warmup_steps=warmup_steps,
         warmup_epochs=warmup_epochs,
         momentum=training.momentum,

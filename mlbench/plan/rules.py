@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from mlbench.choices import BenchmarkKind, CacheMode, Division
 from mlbench.config import BenchmarkConfig, Config, TrainingConfig
 from mlbench.errors import ConfigError, near_miss
+from mlbench.plan.object_store import check_object_store
 from mlbench.plan.values import check_values
 
 RULESETS = ("0.7.0", "1.0.0", "1.1.0", "2.0.0", "2.1.0", "3.0.0", "3.1.0", "4.0.0")
@@ -19,6 +20,7 @@ CLOSED_TARGET = 0.759
 def check_settings(config: Config) -> None:
     """Raise ConfigError for the first setting that no machine could run or no rule allows."""
     check_values(config)
+    check_object_store(config)
     _at_least("repeats", config.repeats, 1)
     _at_least("warmup_runs", config.warmup_runs, 0)
     if config.seed is not None:

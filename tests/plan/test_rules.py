@@ -41,7 +41,7 @@ REFUSED = [
     (["hosts=[[a]]"], r"hosts: found \['a'\] in the list, expected texts alone"),
     (["launcher.extra_args=[[a]]"], "launcher.extra_args: found"),
     (["benchmark.stages=[[train]]"], "benchmark.stages: found"),
-    (["data.mean_rgb=[1]"], "data.mean_rgb=.*found 1 numbers, expected 3"),
+    (["data.mean_rgb=[1]"], "data.mean_rgb=.*found 1 number, expected 3"),
     (["data.mean_rgb=[[1],2,3]"], "data.mean_rgb: found .* expected finite numbers"),
     (["data.std_rgb=[1,0,1]"], "data.std_rgb=.*above 0"),
     (["data.augmentation.area=[2,1]"], "data.augmentation.area=.*lesser first"),
@@ -71,6 +71,56 @@ REFUSED = [
     ([CLOSED, "training.target_accuracy=0.7"], "the closed division trains to 0.759"),
     ([CLOSED, "benchmark.model=vgg16"], "is none of MLPerf's"),
 ]
+
+ECS = "+hardware=[dss8440,ecs]"
+SECRET_URLS = (
+    "http://user:hush@10.1.2.1",
+    "http://user:hu/sh@10.1.2.1",
+    "http://hush@10.1.2.1",
+    "https://10.1.2.1/?X-Amz-Signature=hush",
+    "http://10.1.2.1/#hush",
+    "hush@10.1.2.1",
+)
+
+
+@pytest.mark.parametrize("url", SECRET_URLS)
+def test_plan_endpoint_with_a_secret_is_refused_and_the_secret_not_told(planned: Planned, url: str) -> None:
+    with pytest.raises(ConfigError, match=r"s3_endpoints\[0\]: .*credentials come from the environment") as caught:
+        planned(ECS, "gpus=8", f"hardware.storage.s3_endpoints=['{url}']")
+    assert "hush" not in str(caught.value)
+
+
+def test_plan_bucket_with_a_secret_is_refused_and_the_secret_not_told(planned: Planned) -> None:
+    with pytest.raises(ConfigError, match=r"data\.path.*expected s3://bucket/prefix") as caught:
+        planned(ECS, "gpus=8", "data.path='s3://AKIA:hush@imagenet/train'")
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("hardware.storage.s3_endpoints=['10.1.2.1']", "no URL of an endpoint"),
+        ("hardware.storage.s3_endpoints=['10.1.2.1:9020']", "no URL of an endpoint"),
+        ("hardware.storage.s3_endpoints=['ftp://10.1.2.1']", "no URL of an endpoint"),
+        ("hardware.storage.s3_endpoints=['http://']", "no URL of an endpoint"),
+        ("hardware.storage.s3_endpoints=['http://a b']", "no URL of an endpoint"),
+        ("hardware.storage.s3_endpoints=['http://a:99999']", "[Pp]ort"),
+        ("hardware.storage.s3_endpoints=['http://[::1']", "expected http://HOST"),
+        ("hardware.storage.s3_endpoints=['http://a','http://a']", "twice"),
+        ("data.path='s3://'", "no name of a bucket"),
+        ("data.path='s3:///train'", "no name of a bucket"),
+        ("data.path='s3://a b/train'", "no name of a bucket"),
+        ("data.train_rec=['train-*.rec']", r"data.train_rec: a pattern \(train-\*.rec\)"),
+    ],
+)
+def test_plan_object_store_that_could_not_be_asked_is_refused(planned: Planned, override: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        planned(ECS, "gpus=8", override)
+
+
+def test_plan_throughput_of_few_steps_needs_no_room_for_the_warm_up_of_a_training(planned: Planned) -> None:
+    optimizer = planned("benchmark=resnet50_throughput", "training.batch_per_rank=320").optimizer
+    assert optimizer.decay_steps >= optimizer.warmup_steps == 20
 
 
 @pytest.mark.parametrize(("overrides", "sentence"), REFUSED, ids=[" ".join(overrides) for overrides, _ in REFUSED])
