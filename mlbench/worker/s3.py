@@ -8,6 +8,7 @@ answers. boto3 is imported inside functions.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -46,7 +47,8 @@ class _Endpoint:
     """One endpoint with its client and its record of service; the lock of Endpoints guards the counters."""
 
     def __init__(self, url: str, make_client: Callable[[str], Any]) -> None:
-        self.url = url
+        self.url = _shown(url)
+        self._asked = url
         self._make = make_client
         self._client: Any = None
         self._lock = threading.Lock()
@@ -58,8 +60,13 @@ class _Endpoint:
     def client(self) -> Any:
         with self._lock:
             if self._client is None:
-                self._client = self._make(self.url)
+                self._client = self._make(self._asked)
             return self._client
+
+
+def _shown(url: str) -> str:
+    """A URL as it may be told. The plan takes none with a user in it; a job of another's making may have one."""
+    return re.sub(r"//.*@", "//***@", url)
 
 
 def client_maker(max_connections: int) -> Callable[[str], Any]:
@@ -126,6 +133,8 @@ class Endpoints:
                 for attempt in range(self._attempts(endpoint)):
                     try:
                         answer, num_bytes = call(endpoint.client())
+                    except DataFault:
+                        raise
                     except Exception as error:  # noqa: BLE001  # sorted below: a fault of the endpoint, or raised
                         last = self._failed(endpoint, error, what)
                         if endpoint.resting_until > self._clock():
@@ -179,10 +188,23 @@ _FINAL_CODES = (
     "404",
     "403",
 )
+_BUSY_CODES = ("RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests")
+_BUSY_STATUS = (408, 425, 429)
+
+
+def _is_final(error: Any) -> bool:
+    """Whether a refusal would be the same from every endpoint and at every time."""
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if code in _FINAL_CODES:
+        return True
+    return 300 <= status < 500 and status not in _BUSY_STATUS and code not in _BUSY_CODES
 
 
 def _endpoint_fault(error: Exception) -> Any:
     """Why another attempt or endpoint may help; None when it is no fault of an endpoint."""
+    if isinstance(error, _OtherLength):
+        return str(error)
     from botocore import exceptions as boto
     from botocore.exceptions import ClientError
 
@@ -190,9 +212,8 @@ def _endpoint_fault(error: Exception) -> Any:
     if isinstance(error, broken_line + (OSError,)):
         return type(error).__name__
     if isinstance(error, ClientError):
-        code = str(error.response.get("Error", {}).get("Code", ""))
-        return None if code in _FINAL_CODES else "answers %s" % code
-    return "short answer" if isinstance(error, _ShortAnswer) else None
+        return None if _is_final(error) else "answers %s" % error.response.get("Error", {}).get("Code", "")
+    return None
 
 
 def _final_fault(error: Exception) -> Any:
@@ -206,8 +227,8 @@ def _final_fault(error: Exception) -> Any:
     return None
 
 
-class _ShortAnswer(Exception):
-    """Fewer bytes than asked for."""
+class _OtherLength(Exception):
+    """Not as many bytes as asked for."""
 
 
 def split_url(url: str) -> Tuple[str, str]:
@@ -267,12 +288,23 @@ def read_range(endpoints: Endpoints, bucket: str, key: str, offset: int, length:
 
     def call(client: Any) -> Tuple[bytes, int]:
         answer = client.get_object(Bucket=bucket, Key=key, Range="bytes=%d-%d" % (offset, offset + length - 1))
-        body = answer["Body"].read()
-        if len(body) != length:
-            raise _ShortAnswer("%d bytes" % len(body))
-        return body, length
+        return _body(answer, length), length
 
     return endpoints.request("s3://%s/%s, offset %d" % (bucket, key, offset), call)
+
+
+def _body(answer: Any, length: int) -> bytes:
+    """The bytes of an answer. One that ignores the range may be the whole object: it is not read to its end."""
+    body, stated = answer["Body"], answer.get("ContentLength")
+    if stated is not None and stated != length:
+        body.close()
+        raise _OtherLength("answers with %d bytes, asked for %d" % (stated, length))
+    found: bytes = body.read() if stated is not None else body.read(length + 1)
+    if len(found) != length:
+        body.close()
+        told = "answers with %d bytes, asked for %d" % (len(found), length)
+        raise _OtherLength(told if len(found) < length else "answers with more bytes than the %d asked for" % length)
+    return found
 
 
 def _read_index(endpoints: Endpoints, url: str) -> Index:
