@@ -15,7 +15,7 @@ PACKAGE = ROOT / "mlbench"
 # Left to right. Names on one level may not import each other, only themselves.
 LEVELS: list[tuple[str, ...]] = [
     ("errors",),
-    ("secret_names",),
+    ("secret_names", "wording"),
     ("choices",),
     ("config",),
     ("overrides",),

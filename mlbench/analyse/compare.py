@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from mlbench.wording import count_of
+
 SIGNIFICANCE = 0.05
 _MAX_EXACT_DEALS = 20_000  # C(16, 8) = 12,870 is still exact; beyond it deals are drawn
 _NUM_DRAWN_DEALS = 10_000
@@ -146,7 +148,7 @@ def compare_metric(metric: Metric, base: Sample, other: Sample) -> Comparison:
     p_value = interval = None
     if smallest_p_value(len(first), len(second)) > SIGNIFICANCE:
         outcome = Outcome.too_few_runs
-        reason = f"{len(first)} against {len(second)} runs cannot show a difference at {SIGNIFICANCE:.0%}"
+        reason = f"{len(first)} against {count_of(len(second), 'run')} cannot show a difference at {SIGNIFICANCE:.0%}"
     else:
         p_value = permutation_p_value(first, second)
         interval = _interval(first, second)

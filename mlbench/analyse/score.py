@@ -14,6 +14,7 @@ from enum import Enum
 from mlbench.collect.runlog import RunLog
 from mlbench.errors import InputError
 from mlbench.plan.rules import CLOSED_REPEATS
+from mlbench.wording import count_of
 
 RUNS_ASKED = {"resnet": CLOSED_REPEATS}
 """Runs the rules ask of the benchmarks that mlbench scores."""
@@ -39,7 +40,7 @@ def olympic_mean(times_s: Sequence[float], *, num_dropped: int = 1) -> float:
     """
     if len(times_s) <= 2 * num_dropped:
         raise TooFewRunsError(
-            f"an olympic mean of {len(times_s)} runs: more than {2 * num_dropped} are needed to drop "
+            f"an olympic mean of {count_of(len(times_s), 'run')}: more than {2 * num_dropped} are needed to drop "
             f"{num_dropped} at each end"
         )
     kept = sorted(times_s)[num_dropped : len(times_s) - num_dropped]
@@ -78,7 +79,7 @@ class RunSetScore:
     def formula(self) -> str:
         """How the score came about, in words, with n good of n asked."""
         asked = self.num_asked if self.num_asked is not None else self.num_runs
-        text = f"olympic mean, {self.num_converged} converged of {self.num_runs} runs, {asked} asked"
+        text = f"olympic mean, {self.num_converged} converged of {count_of(self.num_runs, 'run')}, {asked} asked"
         if self.window is not None:
             text += f", runs {self.window[0]} to {self.window[1] - 1} (median window)"
         if self.scaling_factor is not None:
@@ -127,7 +128,7 @@ def score_run_set(
     if num_asked is None and not reasons:
         reasons.append("no rules are known that say how many runs to score")
     elif num_asked is not None and len(times_s) != num_asked:
-        reasons.append(f"{len(runs)} runs of {num_asked} asked")
+        reasons.append(f"{count_of(len(runs), 'run')} of {num_asked} asked")
     invalid = list(broken_rules)
     if num_asked is not None and len(times_s) == num_asked and olympic_s is None:
         lost = sum(math.isinf(time_s) for time_s in times_s)

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mlbench.wording import count_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
@@ -73,7 +75,7 @@ class Demand:
     @property
     def formula(self) -> str:
         return (
-            f"{self.num_gpus} GPUs x {self.rate.samples_per_s_per_gpu:,.1f} samples/s x "
+            f"{count_of(self.num_gpus, 'GPU')} x {self.rate.samples_per_s_per_gpu:,.1f} samples/s x "
             f"{self.mean_sample_bytes / 1e3:,.1f} KB x {1 + self.headroom:.2f} headroom = "
             f"{self.bytes_per_s / 1e9:,.2f} GB/s"
         )

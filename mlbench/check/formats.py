@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 from mlbench.check.checker import Report, SetReport
 from mlbench.check.finding import Finding, Severity, Status, Verdict
+from mlbench.wording import count_of
 
 _WORDS = {
     Verdict.compliant: "compliant",
@@ -60,7 +61,7 @@ def summary(report: Report) -> str:
     unchecked = sum(item.status is Status.not_checked for item in errors)
     warnings = sum(item.severity is Severity.warning and is_shown(item) for item in report.findings)
     rulesets = ", ".join(report.rulesets) or "none"
-    counts = f"{passed} checks passed, {failed} failed, {unchecked} could not be made, warnings: {warnings}"
+    counts = f"{count_of(passed, 'check')} passed, {failed} failed, {unchecked} could not be made, warnings: {warnings}"
     return f"{_WORDS[report.verdict]}: {counts} (ruleset {rulesets})"
 
 

@@ -9,6 +9,7 @@ from mlbench.check.judgement import ENDED
 from mlbench.check.rule import Outcome, Problem, Rule, Unknown, listed, logged_problem
 from mlbench.check.subject import LogFile, OwnRunSet, ResultSet
 from mlbench.collect.mllog import shown
+from mlbench.wording import count_of
 from mlbench.worker.job import Job
 
 
@@ -29,7 +30,7 @@ def every_run_ended(item: ResultSet) -> Iterable[Outcome]:
     for index in range(own.identity.repeats):
         run = own.runs.get(index)
         if run is None:
-            yield Problem(found=f"run {index} was not started", expected=f"{own.identity.repeats} runs")
+            yield Problem(found=f"run {index} was not started", expected=count_of(own.identity.repeats, "run"))
         elif run.attempt is None:
             yield Problem(
                 found="no attempt.json: the attempt was cut short", expected="a finished attempt", file=run.name
@@ -83,7 +84,7 @@ def no_second_try(item: ResultSet) -> Iterable[Outcome]:
         elif run.earlier:
             statuses = [status or "cut short" for status in run.earlier]
             yield Problem(
-                found=f"run {index}: {len(run.earlier)} earlier attempt(s) failed ({listed(statuses)})",
+                found=f"run {index}: {count_of(len(run.earlier), 'earlier attempt')} failed ({listed(statuses)})",
                 expected="the last attempt counts; every attempt stays on disk",
                 file=run.name,
                 severity=Severity.note,
@@ -103,7 +104,7 @@ def warmups_apart(item: ResultSet) -> Iterable[Outcome]:
     own = _own(item)
     if own.num_warmups != own.identity.warmup_runs:
         yield Problem(
-            found=f"{own.num_warmups} warm-up runs",
+            found=count_of(own.num_warmups, "warm-up run"),
             expected=f"{own.identity.warmup_runs}, as asked",
             file="run_set.json",
         )

@@ -15,6 +15,7 @@ from mlbench.check.rulesets import at_least
 from mlbench.check.subject import MAX_JSON_BYTES, Entry, Tree
 from mlbench.collect.mllog import shown
 from mlbench.collect.mllog_scan import finite
+from mlbench.wording import count_of
 
 MAX_FILE_BYTES = 50 * 1024 * 1024
 """repo_checker.py: files over 50 MB are refused."""
@@ -39,7 +40,7 @@ def laid_out(tree: Tree) -> Iterable[Outcome]:
     if not tree.sets:
         yield Unknown(reason="no results/<system>/<benchmark>/result_<n>.txt in the tree")
     if tree.truncated:
-        yield Unknown(reason=f"more than {len(tree.entries)} names in the tree; the rest was not looked at")
+        yield Unknown(reason=f"more than {count_of(len(tree.entries), 'name')} in the tree; the rest was not looked at")
     known = {item.system for item in tree.sets}
     for entry in tree.entries:
         if entry.path.parent == tree.root / "systems" and entry.path.suffix == ".json":

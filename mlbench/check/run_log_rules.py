@@ -14,6 +14,7 @@ from mlbench.collect.mllog import shown
 from mlbench.collect.mllog_scan import finite
 from mlbench.collect.runlog import Record
 from mlbench.errors import near_miss
+from mlbench.wording import count_of
 
 _REQUIRED = (
     "submission_benchmark", "submission_division", "submission_org", "submission_platform", "submission_status",
@@ -50,9 +51,9 @@ def readable(run: RunContext) -> Iterable[Outcome]:
         what = f" of {torn.key}" if torn.key else ""
         yield Problem(found=f"torn record{what}: {shown(torn.text)}", expected="a whole MLLOG record", line=torn.line)
     if len(records.torn) > MAX_SHOWN:
-        yield Problem(found=f"{len(records.torn) - MAX_SHOWN} more torn records", expected="whole MLLOG records")
+        yield Problem(found=count_of(len(records.torn) - MAX_SHOWN, "more torn record"), expected="whole MLLOG records")
     if records.num_left_out:
-        yield Unknown(reason=f"{records.num_left_out} records are too many to be looked at")
+        yield Unknown(reason=f"{count_of(records.num_left_out, 'record is', 'records are')} too many to be looked at")
     for record in (item for items in records.by_key.values() for item in items):
         if record.time_ms is None:
             yield Problem(found=f"{record.key} has no usable time_ms", expected="milliseconds", line=record.line)

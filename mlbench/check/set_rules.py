@@ -16,6 +16,7 @@ from mlbench.check.rule import NotApplicable, Outcome, Problem, Rule, Unknown, l
 from mlbench.check.rulesets import checks_seeds, max_lost_runs, num_runs_asked
 from mlbench.check.subject import LogFile, ResultSet
 from mlbench.collect.mllog import shown
+from mlbench.wording import count_of
 
 _UNUSUAL_SPREAD = 0.03
 """Coefficient of variation; eight of 201 published sets are above it, the median is 0.0012."""
@@ -42,7 +43,7 @@ def enough_runs(context: SetContext) -> Iterable[Outcome]:
     elif asked is None:
         yield Unknown(reason=f"no number of runs is known for {shown(item.benchmark)}")
     elif found != asked:
-        yield Problem(found=f"{found} runs", expected=f"{asked} runs of {item.benchmark}")
+        yield Problem(found=count_of(found, "run"), expected=f"{count_of(asked, 'run')} of {item.benchmark}")
 
 
 def enough_converged(context: SetContext) -> Iterable[Outcome]:
@@ -57,7 +58,7 @@ def enough_converged(context: SetContext) -> Iterable[Outcome]:
         lost = [file.name for file, reason in zip(item.logs, judged.why_lost, strict=True) if reason is not None]
         yield Problem(
             found=f"{total - judged.num_lost} of {total} converged (lost: {listed(lost) or 'no log'})",
-            expected=f"at most {allowed} lost run{'s' if allowed != 1 else ''}",
+            expected=f"at most {count_of(allowed, 'lost run')}",
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlbench.cli.main import verb_app
+from mlbench.wording import count_of, noun
 
 if TYPE_CHECKING:
     from mlbench.dataset.deep import Findings
@@ -227,12 +228,15 @@ def _print_findings(files: list[str], found: Findings, quick: bool, json: bool) 
     for fault in found.faults[:MAX_FAULTS_SHOWN]:
         print_text(str(fault))
     if found.num_faults > MAX_FAULTS_SHOWN:
-        print_text(f"and {found.num_faults - MAX_FAULTS_SHOWN} more faults; --json shows the first {len(found.faults)}")
+        more = count_of(found.num_faults - MAX_FAULTS_SHOWN, "more fault")
+        print_text(f"and {more}; --json shows the first {len(found.faults)}")
     if not quick:
+        records = f"{found.num_records:,} {noun(found.num_records, 'sound record')}"
+        classes = f"{len(found.labels):,} {noun(len(found.labels), 'class', 'classes')}"
         mean_text = "" if mean is None else f", mean image {mean:,.0f} bytes"
-        print_text(f"{found.num_records:,} sound records, {len(found.labels):,} classes{mean_text}")
+        print_text(f"{records}, {classes}{mean_text}")
     if found.decoder:
         slow = f", slow: {found.why_slow}" if found.why_slow else ""
         print_text(f"images read by the {found.decoder.value} decoder{slow}")
-    verdict = f"{found.num_faults} faults" if found.num_faults else "sound"
-    print_text(f"{'quick check' if quick else 'every record read'} of {len(files)} files: {verdict}")
+    verdict = count_of(found.num_faults, "fault") if found.num_faults else "sound"
+    print_text(f"{'quick check' if quick else 'every record read'} of {count_of(len(files), 'file')}: {verdict}")

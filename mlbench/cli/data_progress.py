@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mlbench.cli.console import make_console, print_text
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from mlbench.dataset.parallel import Progress
@@ -29,7 +30,8 @@ class Meter:
         """`total` images in all, `kept` of them done by an earlier call."""
         self._total, self._kept = total, kept
         if kept:
-            print_text(f"{kept} of {total} images are there from an interrupted import", stderr=True)
+            images = count_of(total, "image is", "images are")
+            print_text(f"{kept} of {images} there from an interrupted import", stderr=True)
 
     def report(self, progress: Progress) -> None:
         """Take the newest state."""

@@ -12,6 +12,7 @@ import typer
 from mlbench.cli.main import verb_app
 from mlbench.cli.options import DbOption, JsonOption
 from mlbench.errors import InputError
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -76,7 +77,7 @@ def rebuild(runs_dir: RunsOption = None, as_json: JsonOption = False, db: DbOpti
         )
     else:
         print_text(
-            f"{_count(len(report.inserted) + len(report.replaced))} read from files "
+            f"{count_of(len(report.inserted) + len(report.replaced), 'run set')} read from files "
             f"({len(report.inserted)} of them new), "
             f"{len(report.removed)} removed because their folder in {folder} is gone"
         )
@@ -107,7 +108,9 @@ def merge(
             }
         )
     else:
-        print_text(f"{_count(len(report.added))} added, {len(report.known)} were here already")
+        print_text(
+            f"{count_of(len(report.added), 'run set')} added, {count_of(len(report.known), 'was', 'were')} here already"
+        )
         _print_some(report.conflicts, "not taken: another run set of this id is here, with other content")
     _end_unreadable(report.unreadable)
     if report.conflicts:
@@ -147,8 +150,9 @@ def verify(runs_dir: RunsOption = None, as_json: JsonOption = False, db: DbOptio
         missing = counts[Compared.files_missing]
         different = len(report.comparisons) - counts[Compared.equal] - missing + len(report.database_faults)
         not_compared = f", {missing} not compared because their files are not here" if missing else ""
-        verdict = "nothing differs" if report.is_good else f"{different} differ"
-        equal = f"{counts[Compared.equal]} of {len(report.comparisons)} run sets equal their files"
+        verdict = "nothing differs" if report.is_good else count_of(different, "differs", "differ")
+        held = count_of(len(report.comparisons), "run set equals its files", "run sets equal their files")
+        equal = f"{counts[Compared.equal]} of {held}"
         print_text(f"{equal}{not_compared}: {verdict}")
     if not report.is_good:
         raise typer.Exit(EXIT_DIFFERENT)
@@ -171,10 +175,6 @@ def _open_or_replace(db: str | None) -> tuple[Engine, Path | None]:
 
     damaged = set_damaged_aside(db)
     return open_database(db), damaged
-
-
-def _count(number: int) -> str:
-    return f"{number} run set{'' if number == 1 else 's'}"
 
 
 def _print_some(names: list[str], what: str) -> None:

@@ -9,6 +9,7 @@ import typer
 from mlbench.cli.console import add_row, make_console, make_table, print_json, print_text
 from mlbench.cli.main import verb_app
 from mlbench.cli.options import ConfigDirOption, JsonOption, OverridesArgument, tell_repeats
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from mlbench.preflight.check import Check
@@ -61,6 +62,6 @@ def _print(checks: list[Check], refused: list[Check]) -> None:
         add_row(table, (check.name, outcome, check.found, check.remedy or ""), style=style)
     make_console().print(table)
     if refused:
-        print_text(f"This machine cannot run it: {len(refused)} of {len(checks)} checks failed.")
+        print_text(f"This machine cannot run it: {len(refused)} of {count_of(len(checks), 'check')} failed.")
     else:
         print_text("This machine can run it.")

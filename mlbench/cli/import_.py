@@ -11,6 +11,7 @@ import typer
 
 from mlbench.cli.main import verb_app
 from mlbench.cli.options import DbOption, JsonOption
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -114,7 +115,7 @@ def _with_progress(folders: list[ResultFolder]) -> Iterable[ResultFolder]:
 def _plain_progress(folders: list[ResultFolder]) -> Iterator[ResultFolder]:
     for number, folder in enumerate(folders):
         if number and number % PLAIN_PROGRESS_EVERY == 0:
-            print(f"importing: {number} of {len(folders)} folders", file=sys.stderr, flush=True)
+            print(f"importing: {number} of {count_of(len(folders), 'folder')}", file=sys.stderr, flush=True)
         yield folder
 
 
@@ -166,11 +167,7 @@ def _print_table(outcome: _Outcome) -> None:
     said = ", ".join(f"{count} {value}" for value, count in counts.items() if count) or "nothing stored"
     runs = sum(run_set.num_runs for run_set, _ in outcome.saved)
     unread = f"; {len(outcome.unreadable)} could not be read" if outcome.unreadable else ""
-    print_text(f"{_count(len(outcome.saved), 'run set')} with {_count(runs, 'run')}: {said}{unread}.")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    print_text(f"{count_of(len(outcome.saved), 'run set')} with {count_of(runs, 'run')}: {said}{unread}.")
 
 
 _OUTCOMES = ("inserted", "replaced", "unchanged")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mlbench.cli.main import verb_app
+from mlbench.wording import count_of
 
 app = verb_app()
 
@@ -57,7 +58,7 @@ def package(
         return
     for note in made.notes:
         print_text(f"note: {note}")
-    print_text(f"packaged: {len(made.systems)} system(s), {made.num_files} files in {made.root}")
+    print_text(f"packaged: {count_of(len(made.systems), 'system')}, {count_of(made.num_files, 'file')} in {made.root}")
     print_text(f"next: mlbench check {made.root}")
 
 

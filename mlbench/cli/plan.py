@@ -17,6 +17,7 @@ from mlbench.cli.main import verb_app
 from mlbench.cli.options import ConfigDirOption, JsonOption, OverridesArgument, tell_repeats
 from mlbench.plan.types import Placement, Plan
 from mlbench.secret_names import MASK, holds_secret, mask_override
+from mlbench.wording import count_of
 
 app = verb_app()
 
@@ -175,7 +176,11 @@ def rank_map_lines(placement: Placement) -> list[str]:
         return lines
     kept = MAX_HOSTS_SHOWN // 2
     between = len(lines) - 2 * kept
-    return [*lines[:kept], f"... {between} nodes more, {placement.hosts[kept].slots} ranks each ...", *lines[-kept:]]
+    return [
+        *lines[:kept],
+        f"... {count_of(between, 'node')} more, {count_of(placement.hosts[kept].slots, 'rank')} each ...",
+        *lines[-kept:],
+    ]
 
 
 def _shown_environment(plan: Plan) -> dict[str, str]:
@@ -235,7 +240,7 @@ def _rows(plan: Plan) -> list[tuple[str, str]]:
 def _training_rows(plan: Plan) -> list[tuple[str, str]]:
     optimizer, schedule = plan.optimizer, plan.schedule
     accumulation = optimizer.gradient_accumulation_steps
-    factors = f"{schedule.batch_per_rank} a rank x {plan.num_ranks} ranks"
+    factors = f"{schedule.batch_per_rank} a rank x {count_of(plan.num_ranks, 'rank')}"
     if accumulation > 1:
         factors += f" x {accumulation} accumulated"
     rows = [
@@ -262,9 +267,9 @@ def _training_rows(plan: Plan) -> list[tuple[str, str]]:
 
 def _size(plan: Plan) -> str:
     nodes = plan.placement.num_nodes
-    what = f"{plan.num_accelerators} accelerators" if plan.num_accelerators else "no accelerator"
+    what = count_of(plan.num_accelerators, "accelerator") if plan.num_accelerators else "no accelerator"
     named = "" if plan.placement.known else "; hosts not named yet"
-    return f"{nodes} {'node' if nodes == 1 else 'nodes'}, {plan.num_ranks} ranks, {what}{named}"
+    return f"{count_of(nodes, 'node')}, {count_of(plan.num_ranks, 'rank')}, {what}{named}"
 
 
 def _data(plan: Plan) -> str:
@@ -274,8 +279,9 @@ def _data(plan: Plan) -> str:
     if plan.data.path_given != plan.data.path:
         text += f"\ngiven as {plan.data.path_given}"
     if worker.s3_endpoints:
-        text += f"\n{len(worker.s3_endpoints)} endpoints, rank r reads from endpoint r mod {len(worker.s3_endpoints)}"
-    return text + f"\npipeline {worker.pipeline}, {worker.num_threads} threads a rank"
+        num_endpoints = len(worker.s3_endpoints)
+        text += f"\n{count_of(num_endpoints, 'endpoint')}, rank r reads from endpoint r mod {num_endpoints}"
+    return text + f"\npipeline {worker.pipeline}, {count_of(worker.num_threads, 'thread')} a rank"
 
 
 def _storage_need(plan: Plan) -> str:

@@ -11,6 +11,7 @@ from mlbench.analyse.sizing import DEFAULT_HEADROOM
 from mlbench.cli.main import verb_app
 from mlbench.cli.options import ConfigDirOption, DbOption
 from mlbench.errors import ConfigError, MlbenchError, near_miss
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -103,7 +104,7 @@ def report(
         print_text(verdict.headline, style="bold")
     for title, reason in missing:
         print_text(f"not shown: {title}: {reason}")
-    print_text(f"written: {len(plots)} plots, {len(built.files)} files in {out}")
+    print_text(f"written: {count_of(len(plots), 'plot')}, {count_of(len(built.files), 'file')} in {out}")
     print_text(f"open {out / 'report.html'} ({size_bytes / 1e6:.1f} MB, works without a network)")
 
 

@@ -13,6 +13,7 @@ from mlbench.cli.main import verb_app
 from mlbench.cli.moments import parse_since
 from mlbench.cli.options import DbOption, JsonOption
 from mlbench.errors import InputError
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -119,7 +120,7 @@ def query(
             add_row(table, map(plain, row))
         make_console().print(table)
     if result.truncated:
-        print_text(f"the first {limit} rows; more with --limit", stderr=True)
+        print_text(f"the first {count_of(limit, 'row')}; more with --limit", stderr=True)
 
 
 @app.command("export")

@@ -24,6 +24,7 @@ from mlbench.store.export import (
     write_parquet,
 )
 from mlbench.store.repository import RunSetFilter, find_run_set, list_run_sets
+from mlbench.wording import count_of
 
 _E = TypeVar("_E", bound=Enum)
 
@@ -45,7 +46,7 @@ def export_rows_to(
     else:
         _write(out, False, lambda stream: write_csv(stream, names, rows))
     if out is not None:
-        print_text(f"{len(rows)} rows of {subject.value.replace('_', ' ')} written to {out}", stderr=True)
+        print_text(f"{count_of(len(rows), 'row')} of {subject.value.replace('_', ' ')} written to {out}", stderr=True)
 
 
 def export_bundle(engine: Engine, out: Path, names: Sequence[str], filters: RunSetFilter, limit: int | None) -> None:
@@ -56,8 +57,8 @@ def export_bundle(engine: Engine, out: Path, names: Sequence[str], filters: RunS
     if not chosen:
         chosen = [item.run_set for item in list_run_sets(engine, filters, limit)]
     written = write_bundle(engine, chosen, replaceable(out))
-    sets = f"{written.num_run_sets} run set{'' if written.num_run_sets == 1 else 's'}"
-    print_text(f"{sets} with {written.num_files} files ({written.size_bytes} bytes) in {out}")
+    held = f"{count_of(written.num_run_sets, 'run set')} with {count_of(written.num_files, 'file')}"
+    print_text(f"{held} ({written.size_bytes} bytes) in {out}")
     print_text(f"read it elsewhere with: mlbench import --bundle {out.name}")
 
 

@@ -9,6 +9,7 @@ from mlbench.cli.moments import shown
 from mlbench.collect.allreduce import peak_row
 from mlbench.store.summary import RunSetSummary
 from mlbench.store.tables import AllReduceResult, Run, RunSet, StorageResult
+from mlbench.wording import count_of
 
 _WIDE = 180
 _COLUMNS = ("run set", "system", "good", "score, s", "samples/s")
@@ -78,7 +79,7 @@ def print_run_set(run_set: RunSet) -> None:
 
 def _facts(run_set: RunSet) -> list[tuple[str, str]]:
     size = [
-        f"{number} {unit if number == 1 else unit + 's'}"
+        count_of(number, unit)
         for number, unit in (
             (run_set.num_nodes, "node"),
             (run_set.num_accelerators, "accelerator"),
@@ -86,7 +87,7 @@ def _facts(run_set: RunSet) -> list[tuple[str, str]]:
         )
         if number is not None
     ]
-    ruleset = _named("ruleset", run_set.ruleset)
+    ruleset, batch = _named("ruleset", run_set.ruleset), run_set.global_batch_size
     origin = "imported" if run_set.origin == "import" else "own runs"
     facts = [
         ("origin", ", ".join(filter(None, [origin, run_set.round, "REHEARSAL" if run_set.rehearsal else None]))),
@@ -95,7 +96,7 @@ def _facts(run_set: RunSet) -> list[tuple[str, str]]:
         ("size", ", ".join(size) or "-"),
         ("benchmark", ", ".join(filter(None, [run_set.benchmark, run_set.division, ruleset]))),
         ("software", ", ".join(filter(None, [run_set.framework, _named("launcher", run_set.launcher)])) or "-"),
-        ("batch", "-" if run_set.global_batch_size is None else f"{run_set.global_batch_size} samples over all ranks"),
+        ("batch", "-" if batch is None else f"{count_of(batch, 'sample')} over all ranks"),
         ("cache", run_set.cache or "-"),
         ("started", shown(run_set.started_at)),
     ]
@@ -113,7 +114,7 @@ def _named(name: str, value: str | None) -> str | None:
 
 
 def _score_sentence(run_set: RunSet) -> str:
-    good = f"{run_set.num_converged} of {run_set.num_runs} runs converged"
+    good = f"{run_set.num_converged} of {count_of(run_set.num_runs, 'run')} converged"
     if run_set.repeats_asked is not None and run_set.repeats_asked != run_set.num_runs:
         good += f", {run_set.repeats_asked} asked"
     if run_set.score_status != "valid" or run_set.score_s is None:
@@ -174,7 +175,7 @@ def _print_allreduce(rows: Sequence[AllReduceResult]) -> None:
         wrong = sum(row.num_wrong or 0 for row in own)
         verified = "not verified" if any(row.num_wrong is None for row in own) else f"{wrong} wrong values"
         print_text(
-            f"All-reduce, {num_ranks} ranks, {backend} over {transport}: peak bus bandwidth "
+            f"All-reduce, {count_of(num_ranks, 'rank')}, {backend} over {transport}: peak bus bandwidth "
             f"{peak.busbw_gb_per_s:.3f} GB/s at {peak.size_bytes} bytes, {verified}."
         )
 

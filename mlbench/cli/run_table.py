@@ -14,6 +14,7 @@ from mlbench.collect.runfolder import last_attempts
 from mlbench.runner.events import StageState
 from mlbench.runner.outcome import Official, SeriesResult
 from mlbench.runner.reproduce import Reproduction
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from mlbench.store.tables import Run, RunSet
@@ -48,7 +49,8 @@ def result_text(result: SeriesResult, *, shown_path: str) -> str:
     if result.store_fault is not None:
         lines.append(_labelled("Database", "not stored; `mlbench db rebuild` loads the files"))
     if result.differences:
-        lines.append(_labelled("Differs", f"{len(result.differences)} facts, accepted by --force and recorded"))
+        facts = count_of(len(result.differences), "fact")
+        lines.append(_labelled("Differs", f"{facts}, accepted by --force and recorded"))
     lines += [_labelled("Next" if number == 0 else "", text) for number, text in enumerate(next_steps(result))]
     return "\n".join(lines)
 
@@ -61,7 +63,8 @@ def run_lines(row: RunSet, *, has_target: bool) -> list[str]:
     lines += [_run_line(run, has_target=has_target) for run in [*warmups, *counted]]
     num_others = len(row.runs) - len(counted) - len(warmups)
     if num_others:
-        lines.append(f"({num_others} earlier attempts are kept in the files and shown by `mlbench results show`)")
+        others = count_of(num_others, "earlier attempt is", "earlier attempts are")
+        lines.append(f"({others} kept in the files and shown by `mlbench results show`)")
     return lines
 
 
@@ -147,7 +150,7 @@ def official_text(official: Official) -> str:
         return f"compliant with ruleset {official.ruleset}, says the official checker"
     bad = [finding for finding in official.findings if finding.status.value == "fail"]
     first = f": {bad[0].file}: {bad[0].found}" if bad else ""
-    return f"NOT compliant with ruleset {official.ruleset}, {len(bad)} findings{first}"
+    return f"NOT compliant with ruleset {official.ruleset}, {count_of(len(bad), 'finding')}{first}"
 
 
 def next_steps(result: SeriesResult) -> list[str]:
@@ -179,8 +182,9 @@ def _other_stages(result: SeriesResult, row: RunSet) -> list[str]:
 
 def _size(result: SeriesResult) -> str:
     identity = result.identity
-    what = f"{identity.num_accelerators} GPUs" if identity.num_accelerators else f"{identity.num_ranks} CPU ranks"
-    nodes = "" if identity.num_nodes == 1 else f" on {identity.num_nodes} nodes"
+    gpus = identity.num_accelerators
+    what = count_of(gpus, "GPU") if gpus else count_of(identity.num_ranks, "CPU rank")
+    nodes = f" on {count_of(identity.num_nodes, 'node')}" if identity.num_nodes > 1 else ""
     return f"{what}{nodes}, global batch {identity.global_batch_size}"
 
 
@@ -222,7 +226,7 @@ def scaling_lines(rows: Sequence[ScalingRow]) -> list[str]:
 def reproduction_lines(reproduction: Reproduction) -> list[str]:
     lines = [_labelled("Reproduced", reproduction.sentence)]
     if reproduction.differences:
-        lines.append(_labelled("Differs", f"{len(reproduction.differences)} facts:"))
+        lines.append(_labelled("Differs", f"{count_of(len(reproduction.differences), 'fact')}:"))
         lines += [_labelled("", text) for text in reproduction.differences]
     else:
         lines.append(_labelled("Differs", "nothing in software, hardware or environment"))

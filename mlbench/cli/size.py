@@ -11,6 +11,7 @@ from mlbench.analyse.sizing import DEFAULT_HEADROOM
 from mlbench.cli.main import verb_app
 from mlbench.cli.options import ConfigDirOption, JsonOption, tell_repeats
 from mlbench.errors import ConfigError
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from mlbench.analyse.sizing import Rate, Sizing, Supply
@@ -133,17 +134,18 @@ def _supply(config: Config, endpoint_gb_per_s: float | None) -> Supply:
 
 def _show(found: SizingAnswer, as_json: bool) -> None:
     from mlbench.cli.console import print_json, print_text
+    from mlbench.publish.sizing import units_text
 
     if as_json:
         print_json(_json(found))
         return
     demand = found.sizing.demand
-    print_text(f"{demand.num_gpus} GPUs in {found.num_nodes} {found.system}, storage {found.storage}")
+    print_text(f"{count_of(demand.num_gpus, 'GPU')} in {found.num_nodes} {found.system}, storage {found.storage}")
     print_text(f"demand          {demand.formula}")
     print_text(f"rate            {demand.rate.basis}")
     print_text(f"read as         {demand.operations_per_s:,.0f}/s of {demand.operation_bytes / 1e6:,.3g} MB")
     for limit in found.sizing.limits:
-        print_text(f"{limit.quantity:<15} {_units(limit.units, found.unit)}, {limit.use:.0%} of what they deliver")
+        print_text(f"{limit.quantity:<15} {units_text(limit.units, found.unit)}, {limit.use:.0%} of what they deliver")
     if found.sizing.unknown:
         print_text(
             f"not known       {', '.join(found.sizing.unknown)}: the storage profile does not say; nothing is assumed"
@@ -152,11 +154,6 @@ def _show(found: SizingAnswer, as_json: bool) -> None:
         print_text(f"node links      {found.sizing.client_link_use:.0%} of one node's storage ports")
     print_text(f"caching         {_caching(found)}")
     print_text(_sentence(found), style="bold")
-
-
-def _units(count: int, unit: str) -> str:
-    plural = unit if count == 1 or unit == "chassis" else unit + "s"
-    return f"{count} {plural}"
 
 
 def _caching(found: SizingAnswer) -> str:
@@ -171,14 +168,16 @@ def _caching(found: SizingAnswer) -> str:
 
 
 def _sentence(found: SizingAnswer) -> str:
+    from mlbench.publish.sizing import units_text
+
     sizing = found.sizing
     limit = sizing.limiting
     if limit is None:
         return "No answer: the storage profile knows no limit; measure it (benchmark=storage) and give its rate."
-    nodes = f" ({limit.units * sizing.nodes_per_unit} nodes)" if sizing.nodes_per_unit else ""
-    text = f"{_units(limit.units, found.unit)}{nodes}, limited by {limit.quantity}"
+    nodes = f" ({count_of(limit.units * sizing.nodes_per_unit, 'node')})" if sizing.nodes_per_unit else ""
+    text = f"{units_text(limit.units, found.unit)}{nodes}, limited by {limit.quantity}"
     if limit.max_units is not None and limit.units > limit.max_units:
-        return f"Too small: {text}, but there are at most {_units(limit.max_units, found.unit)}."
+        return f"Too small: {text}, but there are at most {units_text(limit.max_units, found.unit)}."
     if sizing.client_link_use is not None and sizing.client_link_use > 1:
         return (
             f"Too small: {text}, but one node's storage ports carry only {1 / sizing.client_link_use:.0%} of its need."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlbench.analyse.units import size_text
 from mlbench.collect.allreduce import average_busbw_gb_per_s, peak_row
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from mlbench.store.tables import AllReduceResult, StorageResult
@@ -36,7 +37,7 @@ def allreduce_lines(rows: Sequence[AllReduceResult], *, all_sizes: bool = False)
 def _one_backend(rows: list[AllReduceResult], *, all_sizes: bool) -> list[str]:
     first = rows[0]
     hosts = ", ".join(first.hosts)
-    lines = [f"All-reduce: {first.backend} over {first.transport}, {first.num_ranks} ranks on {hosts}"]
+    lines = [f"All-reduce: {first.backend} over {first.transport}, {count_of(first.num_ranks, 'rank')} on {hosts}"]
     titles = ("size", "place", "time, us", "algbw, GB/s", "busbw, GB/s", "wrong")
     lines.append(_cells(titles, _ALLREDUCE_WIDTHS))
     for row in rows if all_sizes else _some(rows):
@@ -48,7 +49,7 @@ def _one_backend(rows: list[AllReduceResult], *, all_sizes: bool) -> list[str]:
     if peak is not None and average is not None:
         lines.append(
             f"peak busbw {peak.busbw_gb_per_s:.2f} GB/s at {size_text(peak.size_bytes)}; "
-            f"average over all {len(rows)} rows {average:.2f} GB/s"
+            f"average over all {count_of(len(rows), 'row')} {average:.2f} GB/s"
         )
     return lines
 

@@ -15,6 +15,7 @@ from typing import Any
 from mlbench.collect.mllog_scan import Event, HashingStream, Oddity, Torn, finite, scan
 from mlbench.collect.runlog import Evaluation, Note, Record, RunLog, Span
 from mlbench.errors import InputError
+from mlbench.wording import count_of
 
 MAX_NOTES = 200
 MAX_SPANS = 100_000
@@ -326,7 +327,7 @@ class _Folder:
         log = self.log
         for intervals, what in ((self.epochs, "epoch"), (self.blocks, "block"), (self.evals, "evaluation")):
             if intervals.num_uncounted:
-                self.note(None, f"{intervals.num_uncounted} {what}s without epoch_count are left out")
+                self.note(None, f"{count_of(intervals.num_uncounted, what)} without epoch_count left out")
         log.epochs, log.blocks = self.epochs.sorted(), self.blocks.sorted()
         log.evals = [(span.start_ms, span.stop_ms) for span in self.evals.sorted()]
         log.evaluations.sort(key=lambda item: (item.time_ms if item.time_ms is not None else 0.0, item.line))
@@ -336,7 +337,9 @@ class _Folder:
             self.note(line, self.kind_text[kind] + more)
         log.notes.sort(key=lambda note: note.line or 0)
         if self.num_left_out:
-            log.notes.append(Note(log.file, None, f"{self.num_left_out} more notes are left out"))
+            log.notes.append(
+                Note(log.file, None, f"{count_of(self.num_left_out, 'more note is', 'more notes are')} left out")
+            )
         return log
 
     def _check_times(self) -> None:

@@ -8,6 +8,7 @@ from mlbench.errors import ConfigError
 from mlbench.plan.hosts import hosts_of
 from mlbench.plan.machine import Machine
 from mlbench.plan.types import Host, Placement, Rank
+from mlbench.wording import count_of
 
 LOCAL_RANKS = 2
 """Ranks on this machine's CPU when nobody names a number: the smallest run that uses the all-reduce."""
@@ -64,8 +65,8 @@ def _on_named(config: Config, named: list[tuple[str, int | None]]) -> tuple[tupl
         )
     if len(used) < len(hosts) and config.submission.division is Division.closed:
         raise ConfigError(
-            f"gpus={gpus}, but the hosts have {total} slots ({listed}); in the closed division name only the hosts "
-            f"that take part"
+            f"gpus={gpus}, but the hosts have {count_of(total, 'slot')} ({listed}); in the closed division name only "
+            "the hosts that take part"
         )
     left = [host.name for host in hosts[len(used) :]]
     notes = [f"hosts not used: {', '.join(left)}"] if left else []
@@ -93,8 +94,9 @@ def _check_slots(hosts: list[Host], compute: ComputeProfile) -> None:
         single = len(hosts) == 1 and host.slots <= compute.gpus_per_node
         if host.slots != compute.gpus_per_node and not single:
             raise ConfigError(
-                f"host {host.name} has {host.slots} slots, but nodes of profile {compute.name} take "
-                f"{compute.gpus_per_node} ranks; for part-filled nodes add hardware.compute.gpus_per_node={host.slots}"
+                f"host {host.name} has {count_of(host.slots, 'slot')}, but nodes of profile {compute.name} take "
+                f"{count_of(compute.gpus_per_node, 'rank')}; for part-filled nodes add "
+                f"hardware.compute.gpus_per_node={host.slots}"
             )
 
 
@@ -106,7 +108,8 @@ def _on_nodes(config: Config, machine: Machine) -> tuple[tuple[Host, ...], bool,
         name = "node-1" if scheduler else "localhost"
         notes = []
         if gpus > machine.num_cpus and not scheduler:
-            notes.append(f"{gpus} ranks share {machine.num_cpus} CPUs of this machine; they will slow each other down")
+            cpus = count_of(machine.num_cpus, "CPU")
+            notes.append(f"{gpus} ranks share {cpus} of this machine; they will slow each other down")
         return (Host(name=name, slots=gpus),), not scheduler, notes
     gpus = compute.default_gpus if config.gpus is None else config.gpus
     per_node = compute.gpus_per_node
@@ -141,5 +144,7 @@ def _size_notes(compute: ComputeProfile, gpus: int, num_nodes: int) -> list[str]
             f"part-filled nodes: {compute.gpus_per_node} {unit} of each node are used, it is built for {sizes}"
         )
     if num_nodes > compute.num_nodes:
-        notes.append(f"profile {compute.name} describes {compute.num_nodes} nodes, this plan needs {num_nodes}")
+        notes.append(
+            f"profile {compute.name} describes {count_of(compute.num_nodes, 'node')}, this plan needs {num_nodes}"
+        )
     return notes

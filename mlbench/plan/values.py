@@ -15,6 +15,7 @@ from typing import Any
 from mlbench.choices import BenchmarkKind, Stage
 from mlbench.config import BenchmarkConfig, Config, DataConfig, TrainingConfig
 from mlbench.errors import ConfigError, near_miss
+from mlbench.wording import count_of
 from mlbench.worker.job import Optimizer
 from mlbench.worker.model import RESNET50, zoo_names
 
@@ -135,4 +136,4 @@ def _at_least(key: str, value: int, least: int) -> None:
 
 def _of_length(key: str, value: list[float], length: int, meaning: str) -> None:
     if len(value) != length:
-        raise ConfigError(f"{key}={value}: found {len(value)} numbers, expected {length}, {meaning}")
+        raise ConfigError(f"{key}={value}: found {count_of(len(value), 'number')}, expected {length}, {meaning}")

@@ -10,6 +10,7 @@ from mlbench.choices import LauncherName, Stage
 from mlbench.dataset.verify import quick_check_set
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, not_checked, passed
+from mlbench.wording import count_of
 
 MIN_FREE_BYTES = 100_000_000
 """Logs of a run set and the database; fio's file set asks for its own room."""
@@ -60,7 +61,7 @@ def check_data(plan: Plan) -> Check:
     faults = quick_check_set(rec[:half], idx[:half], data.num_train)
     faults += quick_check_set(rec[half:], idx[half:], data.num_val)
     if faults:
-        more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
+        more = f" (and {count_of(len(faults) - 1, 'more fault')})" if len(faults) > 1 else ""
         remedy = f"make the data set again, or look closer with `mlbench data verify {plan.data.path}`"
         return failed(name, f"{faults[0]}{more}", remedy)
     return passed(name, f"{plan.data.path}: {data.num_train} training and {data.num_val} validation images")

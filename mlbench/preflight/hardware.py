@@ -11,6 +11,7 @@ from mlbench.choices import ContainerName, Device, LauncherName, Stage
 from mlbench.plan.machine import Machine
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, not_checked, passed
+from mlbench.wording import count_of
 
 OLDEST_IMAGE = (21, 5)
 """nvcr.io/nvidia/mxnet:21.05, the first image line with Python 3.8; 20.06 has Python 3.6."""
@@ -68,7 +69,7 @@ def check_memory(plan: Plan, machine: Machine) -> Check:
     if plan.device is not Device.cpu or not here or machine.memory_bytes is None or Stage.train not in plan.stages:
         return not_checked("memory", "no CPU ranks on this machine", required=False)
     need = here * BYTES_PER_CPU_RANK
-    found = f"{machine.memory_bytes / 1e9:.1f} GB for {here} ranks"
+    found = f"{machine.memory_bytes / 1e9:.1f} GB for {count_of(here, 'rank')}"
     if need > machine.memory_bytes:
         remedy = f"use fewer ranks, gpus={max(1, machine.memory_bytes // BYTES_PER_CPU_RANK)}"
         return failed("memory", f"{found}, which need about {need / 1e9:.0f} GB", remedy, required=False)
@@ -131,15 +132,15 @@ def _program(name: str, remedy: str, *, required: bool) -> Check:
 def _asked(plan: Plan) -> str:
     compute = plan.config.hardware.compute
     nodes = plan.placement.num_nodes
-    where = f"on {nodes} {'node' if nodes == 1 else 'nodes'}"
+    where = f"on {count_of(nodes, 'node')}"
     if compute is None:
-        return f"{plan.num_ranks} CPU ranks {where}"
+        return f"{count_of(plan.num_ranks, 'CPU rank')} {where}"
     unit = compute.accelerator_model or "CPU rank"
     return f"{plan.num_ranks} x {unit} {where} (profile {compute.name})"
 
 
 def _here(machine: Machine) -> str:
-    cpu = f"{machine.num_cpus} CPUs ({machine.cpu_model or 'unknown model'})"
+    cpu = f"{count_of(machine.num_cpus, 'CPU')} ({machine.cpu_model or 'unknown model'})"
     if not machine.gpus:
         return f"{cpu} and no GPU"
     return f"{cpu} and {len(machine.gpus)} x {machine.gpus[0].name}"

@@ -26,6 +26,7 @@ from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, not_checked, passed
 from mlbench.preflight.frameworks import can_run_worker, frameworks_command, judge_frameworks, read_frameworks
 from mlbench.preflight.reach import Conversation, Reach, run_everywhere
+from mlbench.wording import count_of
 
 ISLAND = Path(__file__).resolve().parent.parent / "worker"
 _PROBE_SOURCE = ISLAND / "probe.py"
@@ -215,7 +216,7 @@ def _silent(conversation: Conversation, num_said: int) -> Check:
     elif conversation.timed_out:
         found = f"no answer in time through `{command}`"
     elif num_said:
-        found = f"{num_said} of {reach.num_hosts} hosts answered"
+        found = f"{num_said} of {count_of(reach.num_hosts, 'host')} answered"
     else:
         found = f"`{command}` ended with status {conversation.status}: {conversation.last_error or 'no reason given'}"
     return failed(f"host {reach.name}", f"{reach.name}: {found}", remedy)
@@ -318,7 +319,7 @@ def _gpu_fault(answer: HostAnswer, slots: int) -> str | None:
     if found >= slots:
         return None
     reason = answer.seen.get("gpu_error")
-    return f"found {found} GPUs, expected {slots}" + (f" ({reason})" if reason else "")
+    return f"found {count_of(found, 'GPU')}, expected {slots}" + (f" ({reason})" if reason else "")
 
 
 def _clocks(answers: Sequence[HostAnswer]) -> Check:

@@ -36,6 +36,7 @@ from mlbench.errors import ConfigError, NotCompliantError
 from mlbench.ingest.plain import load_config, load_json
 from mlbench.publish import readme, tree
 from mlbench.publish.system_description import check_given, describe, system_folder_name
+from mlbench.wording import count_of
 from mlbench.worker.job import Job
 from mlbench.worker.job import dump as dump_job
 
@@ -311,7 +312,9 @@ def _notes(candidate: _Candidate, packaged: Sequence[PackagedLog]) -> list[str]:
     changed = [log for log in packaged if log.changes]
     if changed:
         value = changed[0].changes[0].after
-        notes.append(f"{name}: submission_org 'unnamed' was filled in as {value!r} in {len(changed)} packaged logs")
+        notes.append(
+            f"{name}: submission_org 'unnamed' was filled in as {value!r} in {count_of(len(changed), 'packaged log')}"
+        )
     return notes
 
 

@@ -10,6 +10,7 @@ from mlbench.check.packaging import PackagedLog
 from mlbench.check.subject import OwnRun
 from mlbench.collect.runfiles import RunSetFile
 from mlbench.collect.safety import storable_arguments, storable_environment
+from mlbench.wording import count_of
 
 
 def implementation(identity: RunSetFile, example: str, systems: Sequence[str]) -> str:
@@ -62,9 +63,9 @@ def system(
         [
             f"# {folder}",
             "",
-            f"Run set `{identity.run_set}`: {len(packaged)} runs of {_model(identity)} on {identity.system_name}, "
-            f"{_many(identity.num_ranks, 'rank')} on {_many(identity.num_nodes, 'node')}, "
-            f"{_many(identity.num_accelerators, 'accelerator')}.",
+            f"Run set `{identity.run_set}`: {count_of(len(packaged), 'run')} of {_model(identity)} on "
+            f"{identity.system_name}, {count_of(identity.num_ranks, 'rank')} on "
+            f"{count_of(identity.num_nodes, 'node')}, {count_of(identity.num_accelerators, 'accelerator')}.",
             f"Division {identity.division}, ruleset {identity.ruleset}, global batch size "
             f"{identity.global_batch_size}, target accuracy {identity.target_accuracy:g}.",
             *_profiles(hardware),
@@ -87,10 +88,6 @@ def system(
             "",
         ]
     )
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _model(identity: RunSetFile) -> str:

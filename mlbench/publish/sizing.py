@@ -22,6 +22,7 @@ from mlbench.config import ComputeProfile, StorageProfile
 from mlbench.errors import ConfigError
 from mlbench.publish.comparison import sample
 from mlbench.store.tables import RunSet
+from mlbench.wording import count_of
 
 CACHE_SHARE = 0.8
 """Share of a node's memory that the page cache can hold beside the ranks; the guide saw 19 % of 384 GB in use."""
@@ -89,6 +90,11 @@ def supply_of(storage: StorageProfile) -> Supply:
         max_units=len(storage.s3_endpoints) if is_s3 else storage.max_chassis,
         nodes_per_unit=storage.nodes_per_chassis,
     )
+
+
+def units_text(count: int, unit: str) -> str:
+    """`1 endpoint`, `2 endpoints`, `2 chassis`."""
+    return count_of(count, unit, "chassis" if unit == "chassis" else None)
 
 
 def _bytes(gb_per_s: float | None) -> float | None:

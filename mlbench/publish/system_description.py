@@ -14,6 +14,7 @@ from mlbench.check.rulesets import DESCRIPTION_STATUSES
 from mlbench.check.system_rules import REQUIRED_FIELDS
 from mlbench.collect.runfiles import RunSetFile
 from mlbench.errors import ConfigError, near_miss
+from mlbench.wording import count_of
 
 NONE_THERE = "N/A"
 NOT_RECORDED = "not recorded"
@@ -179,8 +180,8 @@ def _operating_system(compute: Mapping[str, Any], facts: Mapping[str, str]) -> s
 
 def _hardware_notes(identity: RunSetFile) -> str:
     unit = "accelerators" if identity.num_accelerators else "CPU processes, no accelerator"
-    nodes = "1 node" if identity.num_nodes == 1 else f"{identity.num_nodes} nodes"
-    return f"{identity.system_name}; {identity.num_ranks} ranks on {nodes} ({unit})"
+    size = f"{count_of(identity.num_ranks, 'rank')} on {count_of(identity.num_nodes, 'node')}"
+    return f"{identity.system_name}; {size} ({unit})"
 
 
 def _software_notes(identity: RunSetFile) -> str:

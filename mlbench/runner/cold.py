@@ -19,6 +19,7 @@ from mlbench.launch.mpirun import running_inside_slurm
 from mlbench.launch.reach import make_reaches
 from mlbench.plan.types import Plan
 from mlbench.preflight.reach import Conversation, run_everywhere
+from mlbench.wording import count_of
 
 _LIMIT_S = 600.0
 """Syncing and evicting a data set of hundreds of gigabytes."""
@@ -93,7 +94,7 @@ def read_report(conversation: Conversation) -> dict[str, Any]:
     if len(reports) < num_hosts:
         why = conversation.start_error or conversation.last_error or f"status {conversation.status}"
         why = "no answer in time" if conversation.timed_out else why
-        return {"proven": False, "reason": f"{len(reports)} of {num_hosts} helpers answered: {why}"}
+        return {"proven": False, "reason": f"{len(reports)} of {count_of(num_hosts, 'helper')} answered: {why}"}
     bad = [report for report in reports if report.get("proven") is not True]
     if len(reports) == 1:
         return {**reports[0], "reason": reports[0].get("reason") or (None if not bad else "not proven")}

@@ -14,6 +14,7 @@ from mlbench.collect.runfolder import RunFolder, last_attempts
 from mlbench.runner.context import StageReport
 from mlbench.runner.events import StageState
 from mlbench.runner.judge import ended_by_itself
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from mlbench.store.tables import RunSet
@@ -84,7 +85,7 @@ def broken(result: SeriesResult) -> str | None:
     if result.identity.benchmark_kind == BenchmarkKind.train.value:
         lost = row.num_runs - row.num_converged
         if lost > 1 or row.num_converged == 0:
-            return f"{row.num_converged} of {row.num_runs} runs converged"
+            return f"{row.num_converged} of {count_of(row.num_runs, 'run')} converged"
     if result.official.verdict is Verdict.not_compliant:
         return f"not compliant with ruleset {result.official.ruleset}"
     return None
@@ -123,11 +124,11 @@ def _unfinished(result: SeriesResult) -> str:
         return _missing(result)
     done = {stage.value for stage, report in result.reports.items() if report.state is StageState.measured}
     left = [stage for stage in result.identity.stages if stage not in done]
-    return (
-        f"{len(done)} of {len(result.identity.stages)} stages are finished, missing is {', '.join(left) or 'nothing'}"
-    )
+    stages = count_of(len(result.identity.stages), "stage is", "stages are")
+    return f"{len(done)} of {stages} finished, missing is {', '.join(left) or 'nothing'}"
 
 
 def _missing(result: SeriesResult) -> str:
     total = result.identity.repeats + result.identity.warmup_runs
-    return f"{total - result.num_missing} of {total} runs are finished and stored, {result.num_missing} missing"
+    runs = count_of(total, "run is", "runs are")
+    return f"{total - result.num_missing} of {runs} finished and stored, {result.num_missing} missing"

@@ -12,6 +12,7 @@ from mlbench.errors import InputError
 from mlbench.runner.facts import all_facts, differences, read_hosts
 from mlbench.runner.outcome import EXIT_GOOD, EXIT_NOT_COMPLIANT, SeriesResult
 from mlbench.runner.stored import Stored
+from mlbench.wording import count_of
 
 if TYPE_CHECKING:
     from mlbench.store.tables import RunSet
@@ -49,10 +50,11 @@ class Reproduction:
             Reproduced.slower: "is slower than every run of",
         }.get(self.verdict)
         if where is None or self.new_mean is None or self.old_low is None or self.old_high is None:
-            return f"{self.new} cannot be compared with {self.old}: {self.num_new} and {self.num_old} usable runs"
+            runs = count_of(self.num_old, "usable run")
+            return f"{self.new} cannot be compared with {self.old}: {self.num_new} and {runs}"
         return (
             f"{self.new} {where} {self.old}: {self.quantity} {self.new_mean:.4g} (mean of {self.num_new}), "
-            f"there {self.old_low:.4g} to {self.old_high:.4g} ({self.num_old} runs)"
+            f"there {self.old_low:.4g} to {self.old_high:.4g} ({count_of(self.num_old, 'run')})"
         )
 
     def exit_status(self, of_the_run: int) -> int:

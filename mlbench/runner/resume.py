@@ -26,6 +26,7 @@ from mlbench.runner.outcome import SeriesResult
 from mlbench.runner.provenance import gather
 from mlbench.runner.ready import Ready
 from mlbench.runner.series import run_stages
+from mlbench.wording import count_of
 from mlbench.worker.job import JobError, load
 
 _CLEAN_LIMIT_S = 60.0
@@ -49,8 +50,9 @@ def resume_series(
         identity = read_run_set(folder.identity)
         changed = changed_facts(identity, folder, ready)
         if changed and not force:
+            facts = count_of(len(changed), "fact differs", "facts differ")
             raise PreflightError(
-                f"{folder.run_set}: {len(changed)} facts differ from its first call ({'; '.join(changed[:5])}), so its "
+                f"{folder.run_set}: {facts} from its first call ({'; '.join(changed[:5])}), so its "
                 "runs would not be one set; make them alike, or `--force` to go on and record it"
             )
         listener(RunSetStarted(folder.run_set, str(folder.path), resumed=True))
@@ -105,8 +107,9 @@ def _end_rest(folder: RunFolder, plan: Plan, item: Attempt) -> None:
         afterwards=launcher_afterwards(plan, item.folder, mark),
     )
     if outcome.left:
+        left = count_of(len(outcome.left), "process of this run is", "processes of this run are")
         raise PreflightError(
-            f"{item.folder.path}: {len(outcome.left)} processes of this run are still there and cannot be ended "
+            f"{item.folder.path}: {left} still there and cannot be ended "
             f"({'; '.join(outcome.left[:3])}); end them first"
         )
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from mlbench.analyse.scaling import ScalingPoint, ScalingRow, scaling_table
 from mlbench.runner.outcome import EXIT_GOOD, EXIT_INTERRUPTED, EXIT_NOT_COMPLIANT, EXIT_RUN_FAILED, SeriesResult
 from mlbench.secret_names import mask_override
+from mlbench.wording import count_of
 
 _WORST_FIRST = (EXIT_INTERRUPTED, EXIT_RUN_FAILED, EXIT_NOT_COMPLIANT)
 
@@ -55,7 +56,7 @@ def sweep_status(points: Sequence[SweepPoint]) -> int:
 def sweep_last_line(points: Sequence[SweepPoint], num_asked: int) -> str:
     """One line that says what `sweep_status` says."""
     good = sum(point.result.exit_status == EXIT_GOOD for point in points)
-    count = f"{good} of {num_asked} points are good"
+    count = f"{good} of {count_of(num_asked, 'point is', 'points are')} good"
     bad = ", ".join(point.label for point in points if point.result.exit_status != EXIT_GOOD)
     match sweep_status(points):
         case 130:

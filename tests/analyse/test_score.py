@@ -95,7 +95,7 @@ def test_score_fewer_runs_than_asked_is_raw(count: int) -> None:
     score = score_run_set(good(*BASE_MINUTES[:count]), num_asked=5)
     assert score.score_status is ScoreStatus.raw
     assert score.score_s is None
-    assert score.score_reason == f"{count} runs of 5 asked"
+    assert score.score_reason == ("1 run of 5 asked" if count == 1 else f"{count} runs of 5 asked")
 
 
 def test_score_rehearsal_or_warm_is_raw_and_keeps_the_mean() -> None:

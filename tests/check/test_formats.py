@@ -46,7 +46,7 @@ def test_github_lines_are_workflow_commands_with_escapes(report: Report, tmp_pat
         "::error file=results/a.txt,title=RUN-10::not checked: no init_stop",
         "::warning file=results/a.txt,title=RUN-13::warm \x1b[2J",
         "::notice title=PKG-09::in force",
-        "not compliant: 1 checks passed, 1 failed, 1 could not be made, warnings: 1 (ruleset none)",
+        "not compliant: 1 check passed, 1 failed, 1 could not be made, warnings: 1 (ruleset none)",
     ]
 
 

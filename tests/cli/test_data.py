@@ -63,7 +63,7 @@ def test_verify_faults_end_with_four_and_are_named(tmp_path: Path, capsys: pytes
     assert run_command(["data", "verify", str(_set_with_fault(tmp_path)), "--workers", "1"]) == 4
     printed = capsys.readouterr().out
     assert "train.rec, record 0, offset 0: image cannot be decoded" in printed
-    assert printed.splitlines()[-1] == "every record read of 1 files: 1 faults"
+    assert printed.splitlines()[-1] == "every record read of 1 file: 1 fault"
 
 
 def test_verify_json_lists_the_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +77,7 @@ def test_verify_json_lists_the_faults(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_verify_quick_of_a_sound_set_ends_with_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["data", "verify", str(_set_with_fault(tmp_path)), "--quick"]) == 0
-    assert capsys.readouterr().out == "quick check of 1 files: sound\n"
+    assert capsys.readouterr().out == "quick check of 1 file: sound\n"
 
 
 def test_verify_other_count_than_expected_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

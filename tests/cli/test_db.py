@@ -44,7 +44,7 @@ def test_rebuild_then_verify_is_good(capsys: pytest.CaptureFixture[str], home: P
     assert run_command(["db", "rebuild"]) == 0
     assert "1 run set read from files (1 of them new)" in capsys.readouterr().out
     assert run_command(["db", "verify"]) == 0
-    assert "1 of 1 run sets equal their files: nothing differs" in capsys.readouterr().out
+    assert "1 of 1 run set equals its files: nothing differs" in capsys.readouterr().out
 
 
 def test_verify_with_a_difference_ends_with_status_four(capsys: pytest.CaptureFixture[str], home: Path) -> None:
@@ -54,7 +54,7 @@ def test_verify_with_a_difference_ends_with_status_four(capsys: pytest.CaptureFi
     assert run_command(["db", "verify"]) == 4
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith(f"{NAME}: files changed: ")
-    assert out[-1] == "0 of 1 run sets equal their files: 1 differ"
+    assert out[-1] == "0 of 1 run set equals its files: 1 differs"
     found = _json(capsys, "verify", status=4)
     assert found["good"] is False
 

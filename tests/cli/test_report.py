@@ -95,7 +95,7 @@ def test_own_run_set_shows_telemetry_and_stages(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{one}", "--out", "taken"], "--out {folder}/taken: holds 1 files that are no report of mlbench"),
+        (["{one}", "--out", "taken"], "--out {folder}/taken: holds 1 file that is no report of mlbench"),
         (
             ["{one}", "--out", "out", "--formats", "svg,pnd"],
             "--formats: found 'pnd', expected some of svg, png, pdf, html",

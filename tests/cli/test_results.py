@@ -30,7 +30,7 @@ def filled() -> None:
     db = open_database()
     save_run_set(db, make_run_set("set-a", olympic_mean_s=2190.0, num_runs=2))
     runs = [make_run(0, status="crashed", converged=False), make_run(0, attempt=1), make_run(0, warmup=True)]
-    raw = make_run_set("set-b", score_s=None, score_status="raw", score_reason="1 runs of 5 asked", runs=runs)
+    raw = make_run_set("set-b", score_s=None, score_status="raw", score_reason="1 run of 5 asked", runs=runs)
     raw.started_at = STARTED + timedelta(days=1)
     save_run_set(db, raw)
 
@@ -71,7 +71,7 @@ def test_list_table_shows_a_score_only_when_it_is_one(capsys: pytest.CaptureFixt
     line = next(line for line in out.splitlines() if "set-b" in line)
     assert "raw (1)" in line
     assert "2190" not in line
-    assert "(1) raw, not a score: 1 runs of 5 asked" in out
+    assert "(1) raw, not a score: 1 run of 5 asked" in out
 
 
 @pytest.mark.usefixtures("filled")
@@ -169,7 +169,7 @@ def test_query_truncated_says_so_beside_the_rows(capsys: pytest.CaptureFixture[s
     assert run_command(["results", "query", "SELECT run_set FROM run_set", "--limit", "1", "--json"]) == 0
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)) == 1
-    assert "the first 1 rows" in captured.err
+    assert "the first 1 row;" in captured.err
 
 
 @pytest.mark.usefixtures("filled")

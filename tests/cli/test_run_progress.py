@@ -111,7 +111,7 @@ def test_lines_of_a_run_set_are_plain_and_escaped() -> None:
         AttemptProgress(TRAINING, 1.0),
         AttemptEnded(CRASHED, "/x", TRAINING),
         Said("disk is slow", warning=True),
-        StageEnded(Stage.train, "0 of 1 runs came to their end", StageState.failed),
+        StageEnded(Stage.train, "0 of 1 run came to their end", StageState.failed),
     ):
         listener(event)
     assert stream.getvalue().splitlines() == [
@@ -123,7 +123,7 @@ def test_lines_of_a_run_set_are_plain_and_escaped() -> None:
         "  | Traceback",
         "  | MemoryError\\x1b[31m",
         "warning: disk is slow",
-        "stage train: failed: 0 of 1 runs came to their end",
+        "stage train: failed: 0 of 1 run came to their end",
     ]
 
 

@@ -116,7 +116,7 @@ def test_import_single_log_is_raw(tmp_path: Path) -> None:
     assert run_set.run_set.startswith("resnet-")
     assert (run_set.num_runs, run_set.num_converged) == (1, 1)
     assert (run_set.score_status, run_set.score_s) == ("raw", None)
-    assert run_set.score_reason == "1 runs of 5 asked"
+    assert run_set.score_reason == "1 run of 5 asked"
 
 
 def test_import_folder_of_other_names_takes_its_mllog_files(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_prove_hosts_gpus_fewer_than_slots_is_refused(plan: Plan) -> None:
     seen = {"gpus": [{"name": "A100"}], "gpu_error": None}
     answer = hosts.HostAnswer(host="b", reach=Reach(name="b"), seen=seen, clock=None, answer_seen=True)
     assert hosts._gpu_fault(answer, 1) is None
-    assert hosts._gpu_fault(answer, 8) == "found 1 GPUs, expected 8"
+    assert hosts._gpu_fault(answer, 8) == "found 1 GPU, expected 8"
 
 
 def a_conversation(lines: list[tuple[float, float]], sent: list[float], *, takes_input: bool = True) -> Conversation:

@@ -329,7 +329,7 @@ def test_folder_is_written_whole_and_replaced_only_when_it_is_ours(tmp_path: Pat
 
 def test_folder_with_other_files_is_refused_and_untouched(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"holds 1 files that are no report of mlbench"):
+    with pytest.raises(ConfigError, match=r"holds 1 file that is no report of mlbench"):
         write_folder(tmp_path, {"report.html": b"1"}, {})
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
     report = tmp_path / "report"

@@ -55,7 +55,7 @@ def test_read_report_of_several_hosts_is_proven_only_when_all_are() -> None:
     ids=["status", "time", "start", "silent"],
 )
 def test_read_report_of_a_silent_host_is_not_proven(fields: dict[str, Any], reason: str) -> None:
-    assert read_report(said(**fields)) == {"proven": False, "reason": f"0 of 1 helpers answered: {reason}"}
+    assert read_report(said(**fields)) == {"proven": False, "reason": f"0 of 1 helper answered: {reason}"}
 
 
 def test_read_report_fewer_hosts_than_expected_is_not_proven() -> None:

@@ -58,7 +58,7 @@ def test_reproduction_without_converged_runs_compares_rates_where_higher_is_fast
 def test_reproduction_of_a_single_run_has_no_spread_to_lie_in() -> None:
     found = compare_reproduction(a_set("old", [40.0]), a_set("new", [40.0]), [])
     assert found.verdict is Reproduced.not_comparable
-    assert found.sentence == "new cannot be compared with old: 1 and 1 usable runs"
+    assert found.sentence == "new cannot be compared with old: 1 and 1 usable run"
 
 
 def test_runs_that_count_are_the_last_attempts_without_warmups() -> None:

@@ -185,7 +185,7 @@ def test_resume_of_a_configuration_changed_since_is_refused(rehearsal: Rehearsal
 def test_resume_on_other_hardware_is_refused_and_force_records_it(rehearsal: Rehearsal) -> None:
     first = rehearsal.start("repeats=1", "launcher.rehearsal.fault=no_run_stop")
     other = replace(MACHINE, cpu_model="CPU Y")
-    with pytest.raises(PreflightError, match=r"1 facts differ .*cpu_model: 'CPU X', now 'CPU Y'"):
+    with pytest.raises(PreflightError, match=r"1 fact differs .*cpu_model: 'CPU X', now 'CPU Y'"):
         rehearsal.resume(first.identity.run_set, machine=other)
     assert not first.folder.attempt(0, 1).path.exists()
     forced = rehearsal.resume(first.identity.run_set, machine=other, force=True)

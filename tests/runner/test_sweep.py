@@ -31,7 +31,7 @@ def test_sweep_labels_hold_only_what_differs() -> None:
 
 def test_sweep_status_is_the_worst_and_the_last_line_says_it() -> None:
     good, failed, bad = point(8, 1.0), point(16, 1.0, num_missing=1), point(32, None, interrupted=True)
-    assert (sweep_status([good]), sweep_last_line([good], 1)) == (0, "Done: 1 of 1 points are good.")
+    assert (sweep_status([good]), sweep_last_line([good], 1)) == (0, "Done: 1 of 1 point is good.")
     assert sweep_status([good, failed]) == 3
     assert sweep_last_line([good, failed], 2) == "Failed: 1 of 2 points are good; not gpus=16."
     assert sweep_status([failed, bad]) == 130

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mlbench.store.tables import RunSet
+from mlbench.wording import count_of
 
 
 def num_workers(run_set: RunSet) -> int | None:
@@ -17,14 +18,10 @@ def worker_noun(run_set: RunSet) -> str:
     return "GPU" if run_set.num_accelerators else "CPU rank"
 
 
-def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def size_label(run_set: RunSet) -> str:
     """`32 GPUs`, `2 CPU ranks`; `size not known`."""
     count = num_workers(run_set)
-    return counted(count, worker_noun(run_set)) if count else "size not known"
+    return count_of(count, worker_noun(run_set)) if count else "size not known"
 
 
 def set_labels(run_sets: Sequence[RunSet]) -> list[str]:

@@ -10,7 +10,8 @@ from mlbench.publish.charts.figure import NARROW, WIDE, Absent, Figure, Plot
 from mlbench.publish.charts.labels import grouped, set_labels
 from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, MUTED, ORANGE, inline
 from mlbench.publish.comparison import SideBySide
-from mlbench.publish.sizing import SizingAnswer
+from mlbench.publish.sizing import SizingAnswer, units_text
+from mlbench.wording import count_of
 
 
 def sizing_figure(answer: SizingAnswer | None, reason: str) -> Plot:
@@ -19,7 +20,7 @@ def sizing_figure(answer: SizingAnswer | None, reason: str) -> Plot:
     if answer is None:
         return Absent(key=key, title=title, reason=reason)
     demand = answer.sizing.demand
-    points = [f"{count} GPUs {grouped(rate)} GB/s" for count, rate, _ in answer.curve]
+    points = [f"{count_of(count, 'GPU')} {grouped(rate)} GB/s" for count, rate, _ in answer.curve]
     return Figure(
         key=key,
         title=title,
@@ -44,8 +45,9 @@ def sizing_chart(answer: SizingAnswer, *, width: int = WIDE) -> Any:
             "gpus": count,
             "demand": rate,
             "supply": None if units is None or per_unit is None else units * per_unit,
-            "unit_text": "" if units is None else f"{units} {_plural(answer.unit, units)}",
-            "words": f"{count} GPUs: {grouped(rate)} GB/s" + ("" if units is None else f", {units} {answer.unit}"),
+            "unit_text": "" if units is None else units_text(units, answer.unit),
+            "words": f"{count_of(count, 'GPU')}: {grouped(rate)} GB/s"
+            + ("" if units is None else f", {units_text(units, answer.unit)}"),
         }
         for count, rate, units in answer.curve
     ]
@@ -72,10 +74,6 @@ def sizing_chart(answer: SizingAnswer, *, width: int = WIDE) -> Any:
         alt.Chart(inline(asked)).mark_point(size=220, color=ORANGE, strokeWidth=2.5).encode(x=x, y="demand:Q")
     )
     return alt.layer(*layers).properties(width=width - 75, height=230 if narrow else 280)
-
-
-def _plural(unit: str, count: int) -> str:
-    return unit if count == 1 or unit == "chassis" else unit + "s"
 
 
 def _kind(kinds: Sequence[str]) -> Any:

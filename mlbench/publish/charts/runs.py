@@ -12,6 +12,7 @@ from mlbench.publish.charts.labels import minutes_or_seconds, set_labels
 from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, MUTED, ORANGE, inline, name_colour
 from mlbench.publish.comparison import counted, good_runs
 from mlbench.store.tables import Run, RunSet
+from mlbench.wording import count_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +163,8 @@ def accuracy_figure(run_sets: Sequence[RunSet]) -> Plot:
     reached = sum(line.run.converged for line in lines)
     ends = [line.run.final_accuracy for line in lines if line.run.final_accuracy is not None]
     words = f"last evaluations from {min(ends):.4f} to {max(ends):.4f}; " if ends else ""
-    goal = f"the target {target:g} was reached by {reached} of {len(lines)} runs" if target else "no target is known"
+    runs = count_of(len(lines), "run")
+    goal = f"the target {target:g} was reached by {reached} of {runs}" if target else "no target is known"
     return Figure(
         key=key,
         title=title,

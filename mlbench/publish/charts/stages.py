@@ -12,6 +12,7 @@ from mlbench.publish.charts.figure import NARROW, Absent, Figure, Plot
 from mlbench.publish.charts.labels import grouped, rate_unit, set_labels
 from mlbench.publish.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, SERIES, SKY, inline, legend_columns
 from mlbench.store.tables import AllReduceResult, RunSet, StorageResult
+from mlbench.wording import count_of
 
 
 def allreduce_figure(run_sets: Sequence[RunSet]) -> Plot:
@@ -22,7 +23,7 @@ def allreduce_figure(run_sets: Sequence[RunSet]) -> Plot:
     for label, run_set in zip(set_labels(run_sets), run_sets, strict=True):
         for row in run_set.allreduce:
             place = ", in place" if row.in_place else ""
-            name = f"{row.backend} over {row.transport}, {row.num_ranks} ranks{place}"
+            name = f"{row.backend} over {row.transport}, {count_of(row.num_ranks, 'rank')}{place}"
             series.setdefault(f"{label}: {name}" if several else name, []).append(row)
     usable = {name: good for name, rows in series.items() if (good := [row for row in rows if row.busbw_gb_per_s > 0])}
     if not usable:

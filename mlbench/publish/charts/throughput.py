@@ -19,6 +19,7 @@ from mlbench.publish.charts.labels import (
 from mlbench.publish.charts.theme import BLUE, INK, ORANGE, SKY, inline, name_colour
 from mlbench.publish.comparison import good_runs, sample, scaling_point
 from mlbench.store.tables import RunSet
+from mlbench.wording import count_of
 
 OVERALL, FIRST = "overall", "first epoch"
 _KINDS = ((OVERALL, SAMPLES_PER_S), (FIRST, SAMPLES_PER_S_FIRST))
@@ -262,12 +263,12 @@ def epochs_figure(run_sets: Sequence[RunSet]) -> Plot:
     if max(point["epoch"] for point in points) < 2:
         return Absent(key=key, title=title, reason="the good runs have one epoch each")
     rates = [point["rate"] for point in points]
+    runs = count_of(len({point["run"] for point in points}), "run")
     return Figure(
         key=key,
         title=title,
         caption="Training alone, evaluation left out; epochs counted from 1. The axis does not begin at zero.",
-        alt=f"Line chart of samples per second by epoch, {len({point['run'] for point in points})} runs: from "
-        f"{grouped(min(rates))} to {grouped(max(rates))}.",
+        alt=f"Line chart of samples per second by epoch, {runs}: from {grouped(min(rates))} to {grouped(max(rates))}.",
         draw=lambda width: _draw_epochs(points, list(names), width),
     )
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from mlbench.check.checker import check
 from mlbench.check.finding import Finding, Severity, Status, Verdict
 from mlbench.errors import InputError
-from mlbench.publish.charts.labels import counted
 from mlbench.publish.report.blocks import Tone
 from mlbench.store.tables import RunSet
+from mlbench.wording import count_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +47,10 @@ def compliance_of(run_set: RunSet) -> Compliance:
     errors = sum(finding.severity is Severity.error for finding in failed)
     words = {
         Verdict.compliant: f"Compliant with ruleset {ruleset}",
-        Verdict.not_compliant: f"NOT compliant with ruleset {ruleset}: {counted(errors, 'check')} failed",
+        Verdict.not_compliant: f"NOT compliant with ruleset {ruleset}: {count_of(errors, 'check')} failed",
         Verdict.nothing_checked: "Compliance not checked: nothing applied",
     }
     warnings = len(failed) - errors
-    more = f", {counted(warnings, 'warning')}" if warnings else ""
+    more = f", {count_of(warnings, 'warning')}" if warnings else ""
     shown = tuple(finding for finding in found.findings if finding.status is not Status.passed)
     return Compliance(verdict=found.verdict, sentence=f"{words[found.verdict]}{more}.", findings=shown)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mlbench.errors import ConfigError
 from mlbench.publish.tree import put_in_place, staging, write_file
+from mlbench.wording import count_of
 
 MARK = "report.json"
 """Names every file of the report; by it an earlier report is known."""
@@ -26,9 +27,9 @@ def refuse_foreign(target: Path) -> None:
         return
     known = _files_of_report(target / MARK)
     if known is None:
+        files = count_of(len(present), "file that is", "files that are")
         raise ConfigError(
-            f"--out {target}: holds {len(present)} files that are no report of mlbench (no {MARK}); "
-            "give an empty or a new folder"
+            f"--out {target}: holds {files} no report of mlbench (no {MARK}); give an empty or a new folder"
         )
     strange = sorted(present - known)
     if strange:

@@ -28,6 +28,7 @@ from mlbench.publish.report.collected import Collected, Named
 from mlbench.publish.report.telemetry import consistency_of, mean_sample_bytes, summary_table
 from mlbench.publish.report.words import cache_word, number, run_name, run_status
 from mlbench.store.tables import RunSet
+from mlbench.wording import count_of
 
 
 def measured_sections(named: Sequence[Named], shelf: Collected) -> Iterator[Section]:
@@ -162,8 +163,8 @@ def _spread_note(run_set: RunSet) -> str | None:
     if run_set.cv is None:
         return None
     return (
-        f"Coefficient of variation {run_set.cv * 100:.2f} % over {run_set.num_converged} converged runs; published "
-        "five-run sets have a median of 0.12 %."
+        f"Coefficient of variation {run_set.cv * 100:.2f} % over {count_of(run_set.num_converged, 'converged run')}; "
+        "published five-run sets have a median of 0.12 %."
     )
 
 
@@ -179,7 +180,7 @@ def _allreduce(named: Named) -> list[Block]:
         columns = ("size", "place", "time, µs", "algbw, GB/s", "busbw, GB/s", "wrong values")
         blocks.append(
             TableBlock(
-                title=named.title(f"{backend} over {transport}, {num_ranks} ranks on {', '.join(hosts)}"),
+                title=named.title(f"{backend} over {transport}, {count_of(num_ranks, 'rank')} on {', '.join(hosts)}"),
                 columns=columns,
                 rows=[
                     [
@@ -194,7 +195,7 @@ def _allreduce(named: Named) -> list[Block]:
                 ],
                 numbers=("size", "time, µs", "algbw, GB/s", "busbw, GB/s", "wrong values"),
                 note=f"Peak at large sizes {grouped(peak.busbw_gb_per_s)} GB/s at {size_text(peak.size_bytes)}; "
-                f"average over all {len(chosen)} rows {grouped(average)} GB/s.",
+                f"average over all {count_of(len(chosen), 'row')} {grouped(average)} GB/s.",
                 folded=len(chosen) > 12,
             )
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from mlbench.publish.charts.theme import DARK
 from mlbench.publish.report.blocks import Commands, FigureBlock, Report, TableBlock, Text, Tiles
+from mlbench.wording import count_of
 
 _TEMPLATES = "mlbench.publish"
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -67,7 +68,7 @@ def readable(value: str | None) -> str:
     text = "".join(
         character if character.isprintable() or character == "\n" else _shown(character) for character in value
     )
-    return text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}… ({len(text)} characters)"
+    return text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}… ({count_of(len(text), 'character')})"
 
 
 def _shown(character: str) -> str:

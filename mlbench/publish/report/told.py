@@ -14,7 +14,7 @@ from mlbench.publish.comparison import SideBySide, counted, side_by_side
 from mlbench.publish.report.blocks import Block, Commands, Section, TableBlock, Text, Tone
 from mlbench.publish.report.collected import Collected, Named
 from mlbench.publish.report.words import joined, moment, plain
-from mlbench.publish.sizing import SizingAnswer
+from mlbench.publish.sizing import SizingAnswer, units_text
 from mlbench.store.tables import NoteRow, RunSet
 
 _MAX_DIFFERENCES = 60
@@ -134,8 +134,8 @@ def sizing_sentence(answer: SizingAnswer) -> str:
     if limit is None:
         text += f"{answer.storage}: its profile knows no limit, so there is no answer"
     else:
-        plural = answer.unit if limit.units == 1 or answer.unit == "chassis" else f"{answer.unit}s"
-        text += f"{answer.storage}: {limit.units} {plural}, limited by {limit.quantity} ({limit.use:.0%} used)"
+        units = units_text(limit.units, answer.unit)
+        text += f"{answer.storage}: {units}, limited by {limit.quantity} ({limit.use:.0%} used)"
         if sizing.feasible is False:
             text += "; too small"
     fits = answer.caching.fits

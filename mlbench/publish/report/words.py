@@ -11,6 +11,7 @@ from mlbench.publish.charts.labels import minutes_or_seconds, size_label
 from mlbench.publish.comparison import counted
 from mlbench.publish.report.blocks import Badge, Tone, Verdict
 from mlbench.store.tables import Run, RunSet
+from mlbench.wording import count_of
 
 CACHE_WORDS = {
     "cold": Badge("cold cache", Tone.good),
@@ -72,7 +73,7 @@ def verdict_of(run_set: RunSet, label: str | None) -> Verdict:
         what = [text for text, rows in (("all-reduce", run_set.allreduce), ("storage", run_set.storage)) if rows]
         told = [f"Nothing was trained: {run_set.score_reason}." if run_set.score_reason else "Nothing was trained."]
         return Verdict(headline=f"{name}{' and '.join(what)} measured", tone=Tone.plain, details=told)
-    others = "" if run_set.num_runs == asked(run_set) else f"; {run_set.num_runs} were run"
+    others = "" if run_set.num_runs == asked(run_set) else f"; {count_of(run_set.num_runs, 'was', 'were')} run"
     details = [f"{good_of_asked(run_set)}{others}."]
     if run_set.score_status == "valid" and run_set.score_s is not None:
         headline = f"{name}score {minutes_or_seconds(run_set.score_s)}"
@@ -102,8 +103,8 @@ def formula(run_set: RunSet) -> str:
         return "The formula is not known."
     runs = len(counted(run_set))
     text = (
-        f"Score = olympic mean {run_set.olympic_mean_s:.3f} s (mean of {max(0, runs - 2)} of {runs} runs, fastest and "
-        "slowest dropped)"
+        f"Score = olympic mean {run_set.olympic_mean_s:.3f} s (mean of {max(0, runs - 2)} of {count_of(runs, 'run')}, "
+        "fastest and slowest dropped)"
     )
     if run_set.scaling_factor is not None:
         text += f" × {run_set.scaling_factor:.6g} (scaling.json of the round's reviewers)"
@@ -116,7 +117,7 @@ def formula(run_set: RunSet) -> str:
 
 def subtitle(run_set: RunSet) -> str:
     size = size_label(run_set)
-    nodes = f"{run_set.num_nodes} node{'s' if run_set.num_nodes != 1 else ''}" if run_set.num_nodes else None
+    nodes = count_of(run_set.num_nodes, "node") if run_set.num_nodes else None
     batch = f"global batch {run_set.global_batch_size:,}" if run_set.global_batch_size else None
     ruleset = f"ruleset {run_set.ruleset}" if run_set.ruleset else None
     return ", ".join(

@@ -8,6 +8,7 @@ from mlbench.launch.factory import make_launcher
 from mlbench.launch.supervisor import Outcome, run_launch
 from mlbench.plan.types import Plan
 from mlbench.runner.context import StageContext
+from mlbench.wording import count_of
 
 
 def run_to_end(context: StageContext, plan: Plan, launch: Launch) -> Outcome:
@@ -15,7 +16,6 @@ def run_to_end(context: StageContext, plan: Plan, launch: Launch) -> Outcome:
     with context.stop.waking():
         outcome = run_launch(make_launcher(plan), launch, term_grace_s=plan.config.limits.term_grace_s)
     if outcome.left:
-        raise RunFailedError(
-            f"{launch.cwd}: {len(outcome.left)} processes could not be ended: {'; '.join(outcome.left)}"
-        )
+        left = count_of(len(outcome.left), "process", "processes")
+        raise RunFailedError(f"{launch.cwd}: {left} could not be ended: {'; '.join(outcome.left)}")
     return outcome

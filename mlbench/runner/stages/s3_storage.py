@@ -25,6 +25,7 @@ from mlbench.runner.stages.fio_tests import record_bytes
 from mlbench.runner.stages.folders import new_folder
 from mlbench.runner.stages.launching import run_to_end
 from mlbench.runner.tail import last_lines
+from mlbench.wording import count_of
 
 REQUESTS_PER_RANK = 16
 _SLACK_S = 120.0
@@ -36,7 +37,8 @@ def measure_s3(context: StageContext) -> tuple[list[StorageRow], list[tuple[str,
     folder = new_folder(context.folder.path / "storage", "attempt")
     tests = _tests(plan)
     endpoints = list(plan.data.worker.s3_endpoints)
-    context.listener(Said(f"storage: ranged GETs from {len(endpoints) or 1} endpoints, {len(tests)} patterns"))
+    where, patterns = count_of(len(endpoints) or 1, "endpoint"), count_of(len(tests), "pattern")
+    context.listener(Said(f"storage: ranged GETs from {where}, {patterns}"))
     settings = plan.config.benchmark.storage
     spec = {
         "folder": str(folder),
@@ -117,7 +119,7 @@ def _why_missing(plan: Plan, ranks: list[dict[str, Any]], folder: Path, outcome:
         return "boto3 is not installed here: pip install boto3"
     lines = [line.strip() for line in last_lines(folder / "launcher.log", 40) if "s3_host:" in line]
     said = lines[-1] if lines else "nothing said"
-    return f"{len(ranks)} of {plan.num_ranks} ranks measured; {said[:300]}"
+    return f"{len(ranks)} of {count_of(plan.num_ranks, 'rank')} measured; {said[:300]}"
 
 
 def _endpoint_row(test: dict[str, Any], url: str, results: list[dict[str, Any]], size: int | None) -> StorageRow:

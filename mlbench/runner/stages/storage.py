@@ -34,6 +34,7 @@ from mlbench.runner.stages.fio_tests import FioTest, fio_tests
 from mlbench.runner.stages.folders import new_folder
 from mlbench.runner.stages.launching import run_to_end
 from mlbench.runner.tail import last_lines
+from mlbench.wording import count_of
 
 INSTALL = "fio is not installed here: apt-get install fio"
 _SLACK_S = 300.0
@@ -75,9 +76,8 @@ def _measure_fio(context: StageContext) -> tuple[list[StorageRow], list[tuple[st
     target = _existing(Path(plan.config.benchmark.storage.path or plan.data.path).absolute())
     files = target / f".mlbench-fio-{context.folder.run_set}"
     tests = fio_tests(plan, target, own_files=os.access(target, os.W_OK))
-    context.listener(
-        Said(f"storage: fio on {target}, {len(tests)} patterns of {plan.config.benchmark.storage.runtime_s:g} s")
-    )
+    patterns = count_of(len(tests), "pattern")
+    context.listener(Said(f"storage: fio on {target}, {patterns} of {plan.config.benchmark.storage.runtime_s:g} s"))
     spec = {
         "folder": str(folder),
         "files": str(files) if os.access(target, os.W_OK) else None,
@@ -161,7 +161,8 @@ def _why_missing(plan: Plan, reports: list[dict[str, Any]], folder: Path, outcom
     said = next(
         (line.strip() for line in reversed(last_lines(folder / "launcher.log", 5)) if line.strip()), "nothing said"
     )
-    return f"{len(reports)} of {expected} hosts answered; the launcher ended with {outcome.exit_status}: {said[:300]}"
+    hosts = count_of(expected, "host")
+    return f"{len(reports)} of {hosts} answered; the launcher ended with {outcome.exit_status}: {said[:300]}"
 
 
 def _result(report: dict[str, Any], name: str) -> FioResult:

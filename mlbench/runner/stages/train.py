@@ -12,6 +12,7 @@ from mlbench.runner.events import AttemptEnded, AttemptStarted, Said, StageState
 from mlbench.runner.judge import ended_by_itself
 from mlbench.runner.missing import Slot, attempts_of, missing_slots
 from mlbench.runner.observe import observe
+from mlbench.wording import count_of
 
 
 class TrainStage:
@@ -77,18 +78,19 @@ def _run_slot(context: StageContext, slot: Slot, number: int, total: int, used: 
     context.keeper.keep()
     context.listener(AttemptEnded(finished.record, str(folder.path), finished.progress))
     if finished.record.num_strays:
-        text = f"{finished.record.num_strays} processes outlived the launcher of this run and were ended"
+        strays = count_of(finished.record.num_strays, "process", "processes")
+        text = f"{strays} outlived the launcher of this run; mlbench ended what was left"
         context.listener(Said(text, warning=True))
     if finished.left:
         raise RunFailedError(
-            f"{folder.path}: {len(finished.left)} processes of this run could not be ended "
+            f"{folder.path}: {count_of(len(finished.left), 'process', 'processes')} of this run could not be ended "
             f"({'; '.join(finished.left[:3])}); end them, then `mlbench resume {context.folder.run_set}`"
         )
     return ended_by_itself(finished.record.status), finished.record.lifetime_s or 0.0
 
 
 def _report(num_done: int, num_wanted: int, num_failed: int, wall_s: float, lifetimes_s: float) -> StageReport:
-    text = f"{num_done - num_failed} of {num_wanted} runs came to their end"
+    text = f"{num_done - num_failed} of {count_of(num_wanted, 'run')} came to their end"
     if num_failed:
         text += f", {num_failed} failed"
     if lifetimes_s > 0:
