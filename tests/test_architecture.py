@@ -37,8 +37,10 @@ ISLAND_SHARED = {
     "mlbench.worker.job",
     "mlbench.worker.model",  # the models' names; MXNet is imported in its functions alone
     "mlbench.worker.native",
+    "mlbench.worker.pipelines.records",
     "mlbench.worker.processes",
     "mlbench.worker.recordio",
+    "mlbench.worker.s3",  # boto3 is imported in its functions alone
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from mlbench.choices import LauncherName, Stage
 from mlbench.dataset.verify import quick_check_set
 from mlbench.plan.types import Plan
+from mlbench.preflight.bucket import check_bucket
 from mlbench.preflight.check import Check, failed, not_checked, passed
 from mlbench.wording import count_of
 
@@ -43,7 +44,7 @@ def check_data(plan: Plan) -> Check:
     if plan.config.launcher.name is LauncherName.rehearsal:
         return not_checked(name, "a rehearsal reads none", required=False)
     if plan.data.path.startswith("s3://"):
-        return not_checked(name, f"{plan.data.path} is asked by the ranks", required=False)
+        return check_bucket(plan)
     worker = plan.data.worker
     rec = [Path(path) for path in worker.train_rec + worker.val_rec]
     idx = [Path(path) for path in worker.train_idx + worker.val_idx]

@@ -101,6 +101,8 @@ class Endpoints:
         say: Callable[[str], None],
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        num_rounds: int = ROUNDS,
+        num_attempts: int = RETRIES,
     ) -> None:
         self._all = [_Endpoint(url, make_client) for url in (urls or [""])]
         self._first = rank % len(self._all)
@@ -108,6 +110,8 @@ class Endpoints:
         self._say = say
         self._sleep = sleep
         self._clock = clock
+        self._num_rounds = num_rounds
+        self._num_attempts = num_attempts
 
     def _order(self) -> List[_Endpoint]:
         """Own endpoint, then the following ones; those at rest last."""
@@ -119,7 +123,7 @@ class Endpoints:
         """Attempts that it is worth now. One that has rested gets one, and only one caller finds out."""
         with self._lock:
             if not endpoint.resting_until:
-                return RETRIES
+                return self._num_attempts
             endpoint.resting_until = max(endpoint.resting_until, self._clock() + REST_S)
             return 1
 
@@ -128,7 +132,7 @@ class Endpoints:
 
         Raises DataFault: none answers, or the answer is that there is no such object or no right to read it."""
         last = ""
-        for attempt_round in range(ROUNDS):
+        for attempt_round in range(self._num_rounds):
             for endpoint in self._order():
                 for attempt in range(self._attempts(endpoint)):
                     try:
@@ -144,7 +148,8 @@ class Endpoints:
                     self._served(endpoint, num_bytes)
                     return answer
                 self._rest(endpoint, last)
-            self._sleep(FIRST_PAUSE_S * 2 ** (RETRIES + attempt_round))
+            if attempt_round + 1 < self._num_rounds:
+                self._sleep(FIRST_PAUSE_S * 2 ** (RETRIES + attempt_round))
         raise DataFault("%s: none of %d S3 endpoints answers; the last fault: %s" % (what, len(self._all), last))
 
     def _served(self, endpoint: _Endpoint, num_bytes: int) -> None:
@@ -307,8 +312,8 @@ def _body(answer: Any, length: int) -> bytes:
     return found
 
 
-def _read_index(endpoints: Endpoints, url: str) -> Index:
-    """The index of an object, or of a local file, held in memory."""
+def read_index_of(endpoints: Endpoints, url: str) -> Index:
+    """The index of an object, or of a local file, held in memory. Raises DataFault, RecordFault, OSError."""
     if not url.startswith("s3://"):
         with open(url, "rb") as stream:
             return parse_index(stream, url)
@@ -322,6 +327,7 @@ def _read_index(endpoints: Endpoints, url: str) -> Index:
 
 
 def object_size(endpoints: Endpoints, url: str) -> int:
+    """Bytes of an object. Raises DataFault."""
     bucket, key = split_url(url)
 
     def call(client: Any) -> Tuple[int, int]:
@@ -337,5 +343,5 @@ def open_bucket_source(
     num_requests = max(1, num_threads) * REQUESTS_PER_THREAD
     endpoints = Endpoints(urls, rank, client_maker(num_requests), lambda text: print(text, file=sys.stderr))
     sizes = [object_size(endpoints, url) for url in recs]
-    indexes = [_read_index(endpoints, url) for url in idxs]
+    indexes = [read_index_of(endpoints, url) for url in idxs]
     return BucketSource(endpoints, recs, indexes, sizes, expected, num_requests)
