@@ -50,7 +50,7 @@ class Judge:
 def pillow_fault(image: memoryview) -> str | None:
     """Why Pillow cannot decode an image; None when it can. JPEGs are decoded at an eighth of their size: every coded
     bit is read, only the arithmetic behind it is saved."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(image)) as picture:
@@ -59,6 +59,8 @@ def pillow_fault(image: memoryview) -> str | None:
                 return f"image of {width} x {height} pixels, more than {native.MAX_PIXELS}"
             picture.draft(None, (max(1, width // 8), max(1, height // 8)))
             picture.load()
+    except UnidentifiedImageError:  # its own text names an address in memory
+        return "image cannot be decoded: cannot identify image file"
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         return f"image cannot be decoded: {error}"
     return None

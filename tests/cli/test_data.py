@@ -75,6 +75,25 @@ def test_verify_json_lists_the_faults(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (report["faults"][0]["record"], report["faults"][0]["offset"]) == (0, 0)
 
 
+def test_verify_says_what_read_the_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlbench.worker.native import library
+
+    def absent() -> None:
+        raise library.NativeError("libmlbench_native.so is not built")
+
+    monkeypatch.setattr(library, "load", absent)
+    argv = ["data", "verify", str(_set_with_fault(tmp_path)), "--workers", "1"]
+    run_command(argv)
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[-2] == "images read by the pillow decoder, slow: libmlbench_native.so is not built"
+    run_command([*argv, "--json"])
+    assert json.loads(capsys.readouterr().out)["decoder"] == "pillow"
+    run_command([*argv, "--json", "--no-decode"])
+    assert json.loads(capsys.readouterr().out)["decoder"] is None
+
+
 def test_verify_quick_of_a_sound_set_ends_with_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["data", "verify", str(_set_with_fault(tmp_path)), "--quick"]) == 0
     assert capsys.readouterr().out == "quick check of 1 file: sound\n"

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mlbench.dataset import deep
 from mlbench.dataset.deep import Findings, record_files, verify_all
+from mlbench.dataset.judge import Decoder, Judge
 from mlbench.dataset.layout import RecordFiles
 from mlbench.errors import InputError
 from mlbench.worker.native import library as native
-from mlbench.worker.recordio import RecordWriter, pack_image, read_index
+from mlbench.worker.recordio import MAGIC_BYTES, RecordWriter, pack_image, read_index
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 
 
-def encoded(kind: str = "JPEG", side: int = 48) -> bytes:
+def _has_native() -> bool:
+    try:
+        native.load()
+    except native.NativeError:
+        return False
+    return True
+
+
+needs_native = pytest.mark.skipif(not _has_native(), reason="needs the native decoder (make install builds it)")
+
+
+def encoded(kind: str = "JPEG", side: int = 48, **settings: Any) -> bytes:
     stream = io.BytesIO()
     noise = bytes((x * 7 + x // 3) % 256 for x in range(side * side * 3))
-    Image.frombytes("RGB", (side, side), noise).save(stream, kind)
+    Image.frombytes("RGB", (side, side), noise).save(stream, kind, **settings)
     return stream.getvalue()
 
 
@@ -32,8 +45,8 @@ def write(folder: Path, images: list[bytes], name: str = "train") -> RecordFiles
     return pair
 
 
-def verify(*pairs: RecordFiles, **settings: bool) -> Findings:
-    return verify_all(list(pairs), num_workers=1, **settings)
+def verify(*pairs: RecordFiles, decode: bool = True) -> Findings:
+    return verify_all(list(pairs), num_workers=1, decode=decode)
 
 
 def offset_of(pair: RecordFiles, record: int) -> int:
@@ -162,12 +175,72 @@ def test_verify_ranges_cover_every_record_once(tmp_path: Path, monkeypatch: pyte
     assert [fault.record for fault in found.faults] == [7]
 
 
+def test_verify_ranges_end_at_a_number_of_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [encoded(side=side) for side in (16, 200, 16, 16, 300, 16)]
+    images[3] = b"none"
+    pair = write(tmp_path, images)
+    lengths = []
+    walk_range = deep.verify_range
+
+    def watched(what: deep.Range, library: Any = None) -> Findings:
+        lengths.append(what.end - what.start)
+        return walk_range(what, library)
+
+    monkeypatch.setattr(deep, "RANGE_BYTES", 4000)
+    monkeypatch.setattr(deep, "verify_range", watched)
+    found = verify(pair)
+    assert (found.num_records, [fault.record for fault in found.faults]) == (5, [3])
+    assert len(lengths) > 2
+    assert sum(lengths) == pair.rec.stat().st_size
+
+
+@needs_native
+def test_verify_natively_names_the_faults_that_judging_each_image_names(tmp_path: Path) -> None:
+    image, progressive = encoded(side=96), encoded(side=96, progressive=True)
+    images = [
+        image,
+        encoded("PNG"),
+        image[:-300],
+        progressive,
+        progressive[:-300],
+        image[:-2],
+        image + b"behind",
+        b"none",
+        image[:400] + bytes(300) + image[700:],
+        encoded("PNG")[:-60],
+        image.replace(b"JFIF\0\x01", b"JFIF\0\x09"),
+        image,
+    ]
+    judge = Judge(native.load())
+    expected = [(number, judge.fault(memoryview(each))) for number, each in enumerate(images)]
+    judge.close()
+
+    found = verify(write(tmp_path, images))
+
+    assert found.decoder is Decoder.native
+    assert [(fault.record, fault.reason) for fault in found.faults] == [pair for pair in expected if pair[1]]
+    assert len(found.faults) == 7
+    assert found.num_records == 5
+
+
+@needs_native
+def test_verify_records_in_parts_are_judged_as_others(tmp_path: Path) -> None:
+    image = encoded()
+    holding_magic = image[:20] + bytes(-(len(image[:20]) + 24) % 4) + MAGIC_BYTES  # no marker: libjpeg looks on
+    pair = write(tmp_path, [image, image + bytes(-(len(image) + 24) % 4) + MAGIC_BYTES, image, holding_magic])
+    found = verify(pair)
+    assert found.num_records == 3
+    assert [fault.record for fault in found.faults] == [3]
+
+
 @pytest.mark.slow
-def test_verify_in_processes_finds_the_same(tmp_path: Path) -> None:
+def test_verify_in_workers_finds_the_same(tmp_path: Path, decoder: str) -> None:
     images = [encoded(side=16)] * 4500
     images[4100] = b"none"
     pair = write(tmp_path, images)
     found = verify_all([pair], num_workers=2)
+    assert found.decoder is not None
+    assert found.decoder.value in ("pillow", decoder)
     assert found.num_records == 4499
     assert [(fault.record, fault.offset) for fault in found.faults] == [(4100, offset_of(pair, 4100))]
 

@@ -11,22 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from mlbench.dataset.parallel import _interrupts_held
+from mlbench.dataset.parallel import GivenUp, Progress, _interrupts_held, count, no_report, run_all, run_threads
 
 CODE = """
 import sys, time
 from mlbench.cli.main import run_command
 import mlbench.cli.main as frame
-from mlbench.dataset.parallel import no_report, run_all
+from mlbench.dataset.parallel import count, no_report, run_all, run_threads
 
 def work(number):
     time.sleep(0.2)
+    count(1, 1)
     return number
 
 if __name__ == "__main__":
     def dispatch(arguments):
         print("starting", flush=True)
-        list(run_all(work, range(500), 4, no_report))
+        list(run_{kind}(work, range(500), 4, no_report))
         return 0
     frame.dispatch = dispatch
     sys.exit(run_command([]))
@@ -34,10 +35,11 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["all", "threads"])
 @pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.3, 0.6, 2.0])
-def test_run_all_interrupted_at_any_moment_ends_soon_with_one_line(tmp_path: Path, delay_s: float) -> None:
+def test_run_interrupted_at_any_moment_ends_soon_with_one_line(tmp_path: Path, delay_s: float, kind: str) -> None:
     program = tmp_path / "program.py"
-    program.write_text(CODE)
+    program.write_text(CODE.replace("{kind}", kind))
     with subprocess.Popen(
         [sys.executable, str(program)],
         stdout=subprocess.PIPE,
@@ -75,3 +77,54 @@ def test_interrupt_while_workers_start_comes_afterwards() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert reached == ["the end of the block"]
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_run_threads_gives_every_result_and_progress(num_workers: int) -> None:
+    seen: list[Progress] = []
+
+    def work(number: int) -> int:
+        count(1, number)
+        return number * number
+
+    results = run_threads(work, range(100), num_workers, seen.append)
+    assert sorted(results) == [number * number for number in range(100)]
+    assert seen[-1] == Progress(items=100, bytes=sum(range(100)))
+
+
+def test_run_threads_left_early_ends_work_that_has_begun() -> None:
+    gave_up = []
+
+    def work(number: int) -> int:
+        if number == 0:
+            return number
+        try:
+            for _ in range(3000):
+                time.sleep(0.01)
+                count(1, 1)
+        except GivenUp:
+            gave_up.append(number)
+            raise
+        return number
+
+    begun = time.monotonic()
+    results = run_threads(work, range(50), 2, no_report)
+    assert next(results) == 0
+    results.close()  # type: ignore[attr-defined]  # a generator
+    assert time.monotonic() - begun < 10
+    assert gave_up
+
+
+def test_run_threads_error_of_a_worker_comes_to_the_caller() -> None:
+    def work(number: int) -> int:
+        if number == 7:
+            raise OSError("gone")
+        return number
+
+    with pytest.raises(OSError, match="gone"):
+        list(run_threads(work, range(20), 2, no_report))
+
+
+@pytest.mark.slow
+def test_run_all_more_tasks_than_wait_at_once_gives_every_result() -> None:
+    assert sorted(run_all(abs, range(-40, 0), 2, no_report)) == list(range(1, 41))

@@ -67,6 +67,7 @@ static int create(struct decoder *self) {
     if (setjmp(self->on_error))
         return 0;
     jpeg_create_decompress(&self->jpeg);
+    self->jpeg.progress = &self->progress;
     self->message = NULL;
     return 1;
 }
@@ -80,12 +81,11 @@ struct decoder *decoder_new(void) {
     self->errors.error_exit = stop;
     self->errors.output_message = say_nothing;
     self->errors.emit_message = count_warning;
+    self->progress.progress_monitor = limit_scans;
     if (!create(self)) {
         free(self);
         return NULL;
     }
-    self->progress.progress_monitor = limit_scans;
-    self->jpeg.progress = &self->progress;
     return self;
 }
 
@@ -248,6 +248,9 @@ static int check_started(struct decoder *self, int64_t max_pixels) {
 int check_jpeg(struct decoder *self, const uint8_t *data, size_t size, int64_t max_pixels, struct item *result) {
     if (!is_jpeg(data, size))
         return IMAGE_OTHER_FORMAT;
+    jpeg_destroy_decompress(&self->jpeg); /* it would lend the tables of earlier images to one that lacks them */
+    if (!create(self))
+        return IMAGE_NO_MEMORY;
     self->message = result->message;
     self->errors.num_warnings = 0;
     int status = IMAGE_BROKEN;
