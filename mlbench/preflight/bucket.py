@@ -65,7 +65,7 @@ def _check_object(endpoints: Endpoints, rec: str, size: int, index: Index) -> No
     first, last = min(index.offsets), max(index.offsets)
     if first or last >= size:
         raise _Fault(
-            f"{rec}: the index names offsets {first} to {last}, the object has {size} bytes: the index is of another file"
+            f"{rec}: the index names offsets {first} to {last}, the object has {size} bytes: it is of another file"
         )
     bucket, _, key = rec.removeprefix("s3://").partition("/")
     lengths = extents(index.offsets, size)

@@ -136,7 +136,7 @@ def _too_few(store: Store) -> None:
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
-        (_of_another_file, "the index is of another file"),
+        (_of_another_file, "the index names offsets .*: it is of another file"),
         (_cut_short, "train.rec.*offset"),
         (_no_magic, "train.rec: offset 0: bad magic 0x00000000"),
         (_no_index, "train.rec: .* empty index"),
