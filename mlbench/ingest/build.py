@@ -6,7 +6,7 @@ import json
 import statistics
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mlbench.analyse.score import (
     RunResult,
@@ -17,7 +17,7 @@ from mlbench.analyse.score import (
     why_not_converged,
 )
 from mlbench.analyse.throughput import Throughput, ThroughputMethod, span_rates, throughput
-from mlbench.collect.runlog import Note, RunLog, RunStatus
+from mlbench.collect.runlog import PIPELINE, PIPELINE_REASON, Note, RunLog, RunStatus
 from mlbench.store.tables import Epoch, EvaluationRow, Hyperparameter, NoteRow, Run, RunSet
 
 T = TypeVar("T")
@@ -72,10 +72,14 @@ def build_run(
         log_sha256=log_sha256,
         epoch_rows=_epoch_rows(log),
         evaluations=_evaluation_rows(log),
-        hyperparameters=[
-            Hyperparameter(key=key, value=json.dumps(log.hyperparameters[key])) for key in sorted(log.hyperparameters)
-        ],
+        hyperparameters=[Hyperparameter(key=key, value=json.dumps(value)) for key, value in _settings(log)],
     )
+
+
+def _settings(log: RunLog) -> list[tuple[str, Any]]:
+    """What was set and what was really used, by key."""
+    used = {PIPELINE: log.input_pipeline, PIPELINE_REASON: log.input_pipeline_reason}
+    return sorted((log.hyperparameters | {key: value for key, value in used.items() if value is not None}).items())
 
 
 def _judge(

@@ -13,15 +13,14 @@ serve only where the sender had no files.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import lzma
 import os
 import re
-import shutil
 import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -34,11 +33,13 @@ from sqlalchemy import Engine
 
 from mlbench import __version__
 from mlbench.collect.runfolder import RunFolder
+from mlbench.collect.runs_marker import mark_runs_folder
 from mlbench.collect.tree import scan_tree
 from mlbench.errors import InputError
 from mlbench.ingest.content import file_sha256
 from mlbench.ingest.published import import_folder
 from mlbench.ingest.run_set import read_run_set
+from mlbench.ingest.unpacking import unpacking_place
 from mlbench.store.records import from_plain, to_plain
 from mlbench.store.repository import SaveOutcome, load_run_sets, save_run_set, stored_hash
 from mlbench.store.tables import RunSet
@@ -55,6 +56,7 @@ _CHUNK = 1 << 20
 _ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")
 _PART = re.compile(r"^(?!\.{1,2}$)[^/\\\0:\x01-\x1f]{1,255}$")
 _SKIPPED = {".lock"}
+_OF_THE_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,22 +261,40 @@ def _from_files(
     parent = runs_dir if own else imports_dir
     name = listed.run_set if own else hashlib.sha256(json.dumps(sorted(listed.files.items())).encode()).hexdigest()[:16]
     final = parent / name
-    parent.mkdir(parents=True, exist_ok=True)
-    holder = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=parent))
     try:
-        unpacked = holder / name
-        _unpack(archive, listed, path, unpacked)
-        record = _record(unpacked, listed, path)
-        if final.exists():
-            ours = _record(final, listed, path)
-            if ours.content_hash != record.content_hash:
-                report.conflicts.append(listed.run_set)
-                return None
-            return ours
+        with unpacking_place(parent) as place:
+            unpacked = place / name
+            _unpack(archive, listed, path, unpacked)
+            record = _record(unpacked, listed, path)
+            if _moved(unpacked, final):
+                if own:
+                    mark_runs_folder(parent)
+                return _record(final, listed, path)
+    except OSError as error:
+        if error.errno not in _OF_THE_PLACE:
+            raise
+        raise InputError(
+            f"{parent}: run sets of {path.name} cannot be unpacked there ({error.strerror}); nothing of "
+            f"{listed.run_set} was left, those before it are stored; mend that and run it again"
+        ) from error
+    ours = _record(final, listed, path)
+    if ours.content_hash != record.content_hash:
+        report.conflicts.append(listed.run_set)
+        return None
+    return ours
+
+
+def _moved(unpacked: Path, final: Path) -> bool:
+    """Move a folder to where it stays. False when one is there already, perhaps another process's of this moment."""
+    if final.exists():
+        return False
+    try:
         unpacked.rename(final)
-    finally:
-        shutil.rmtree(holder)
-    return _record(final, listed, path)
+    except OSError:
+        if final.exists():
+            return False
+        raise
+    return True
 
 
 def _record(folder: Path, listed: _Listed, path: Path) -> RunSet:
