@@ -135,7 +135,9 @@ def make(
 
 def _make_digits(out: Path, px: int | None, json: bool) -> None:
     from mlbench.dataset.digits import make_digits
+    from mlbench.dataset.layout import Split, refuse_existing
 
+    refuse_existing(out, Split, "give another --out")
     made = make_digits(out, px=px or 32)
     files = [str(made.train.rec), str(made.val.rec)]
     _print_facts({"files": files, "num_train": made.num_train, "num_val": made.num_val, "px": made.px}, json)

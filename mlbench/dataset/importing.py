@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mlbench.dataset.layout import RecordFiles, Split, concatenate, present_files, split_files, writing
+from mlbench.dataset.layout import RecordFiles, Split, concatenate, present_files, refuse_existing, split_files, writing
 from mlbench.dataset.parallel import Report, count, no_report, run_all
 from mlbench.dataset.source import Stamp, read_image
 from mlbench.dataset.tree import Listing, SourceKind, list_splits, read_lines, refuse_target_in_source
@@ -31,6 +31,7 @@ from mlbench.worker.recordio import RecordFault, RecordReader, pack_image, read_
 MAX_PART_IMAGES = 20_000
 """A part is what an interruption can cost one worker: some seconds."""
 PARTS_PER_WORKER = 2
+_WORK_FOLDER = ".import"
 _COUNT_EVERY = 256
 
 
@@ -91,12 +92,13 @@ def import_images(
     validation split is always one file. Raises: InputError, also when files are there and `overwrite` is not set."""
     refuse_target_in_source(source, out)
     try:
-        with work_folder(out) as work:
+        with work_folder(out, _WORK_FOLDER) as work:
             listings = list_splits(source, work, synsets, val_synsets)
             resumed = _is_planned(work, listings, num_shards)
             if not resumed:
                 if not overwrite:
-                    _refuse_existing(out, listings)
+                    splits = [listing.split for listing in listings]
+                    refuse_existing(out, splits, "give another --out, or --overwrite")
                 _start_anew(work, listings, num_shards, num_workers)
             shards = [shard for listing in listings for shard in _shards(listing, out, num_shards)]
             _drop_outdated(shards, num_workers)
@@ -140,12 +142,6 @@ def _start_anew(work: Path, listings: Sequence[Listing], num_shards: int, num_wo
         if old.suffix in (".rec", ".idx", ".json"):
             old.unlink()
     _write_json(work / PLAN_NAME, {**_plan(listings, num_shards), "num_workers": num_workers})
-
-
-def _refuse_existing(out: Path, listings: Iterable[Listing]) -> None:
-    for listing in listings:
-        for pair in present_files(out, listing.split):
-            raise InputError(f"{pair.rec}: is there already; give another --out, or --overwrite")
 
 
 def _remove_other_shards(out: Path, listings: Iterable[Listing], shards: Iterable[Shard]) -> None:

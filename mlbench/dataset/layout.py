@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -59,6 +59,13 @@ def present_files(folder: Path, split: Split) -> list[RecordFiles]:
     """The files of a split that are in a folder under names of `split_files`, of whatever number of shards."""
     recs = sorted(folder.glob(f"{split.value}*.rec"))
     return [RecordFiles.of_rec(rec) for rec in recs if num_shards_of(rec, split) is not None]
+
+
+def refuse_existing(folder: Path, splits: Iterable[Split], remedy: str) -> None:
+    """Raises: InputError: the folder has files of one of these splits."""
+    for split in splits:
+        for pair in present_files(folder, split):
+            raise InputError(f"{pair.rec}: is there already; {remedy}")
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from mlbench.dataset.layout import RecordFiles, Split, concatenate, split_files, writing
+from mlbench.dataset.layout import RecordFiles, Split, concatenate, refuse_existing, split_files, writing
 from mlbench.dataset.parallel import Report, count, no_report, run_all
 from mlbench.dataset.synthetic import ImageMaker, Recipe, fit_recipe
+from mlbench.dataset.workfolder import work_folder
 from mlbench.errors import InputError
 from mlbench.worker.recordio import pack_image
 
@@ -65,23 +66,28 @@ def make_synthetic(
 
     Raises: InputError: sizes that cannot be reached, files that are there already, a full disk."""
     recipe = fit_recipe(px=px, mean_bytes=mean_bytes, seed=SEED)
+    refuse_existing(out, Split, "give another --out")
     train = split_files(out, Split.train, copies)
     val = split_files(out, Split.val)[0] if num_val else None
-    for pair in [*train, *([val] if val else [])]:
-        if pair.rec.exists():
-            raise InputError(f"{pair.rec}: is there already; give another --out")
-    work = out / _FOLDER
     try:
-        work.mkdir(parents=True, exist_ok=True)
-        tasks = _parts(recipe, work, 0, num_images) + _parts(recipe, work, num_images, num_images + num_val)
-        sizes = dict(run_all(write_part, tasks, num_workers, report))
-        own = [task for task in tasks if task.first < num_images]
-        concatenate([task.files for task in own], train[0])
-        if val:
-            concatenate([task.files for task in tasks if task.first >= num_images], val)
-        for copy in train[1:]:
-            _copy(train[0], copy, copy_mode)
-        shutil.rmtree(work)
+        with work_folder(out, _FOLDER) as work:
+            tasks = _parts(recipe, work, 0, num_images) + _parts(recipe, work, num_images, num_images + num_val)
+            sizes = dict(run_all(write_part, tasks, num_workers, report))
+            own = [task for task in tasks if task.first < num_images]
+            # The files get their places at the very end: a set is never there in part.
+            whole = work / "whole"
+            shutil.rmtree(whole, ignore_errors=True)
+            whole.mkdir()
+            copied = split_files(whole, Split.train, copies)
+            concatenate([task.files for task in own], copied[0])
+            for copy in copied[1:]:
+                _copy(copied[0], copy, copy_mode)
+            if val:
+                concatenate(
+                    [task.files for task in tasks if task.first >= num_images], split_files(whole, Split.val)[0]
+                )
+            for path in sorted(whole.iterdir()):
+                path.replace(out / path.name)
     except OSError as error:
         raise InputError(f"{error.filename or out}: {error.strerror or error}; check space and rights") from error
     image_bytes = sum(sizes[task.first] for task in own)
@@ -119,8 +125,6 @@ def _copy(source: RecordFiles, target: RecordFiles, mode: CopyMode) -> None:
         if mode is CopyMode.link:
             os.link(old, new)
         else:
-            temporary = new.with_name(f".{new.name}.tmp")
             # Not copyfile: on some file systems it shares the blocks, and then a storage test reads one copy only.
-            with old.open("rb") as reader, temporary.open("wb") as writer:
+            with old.open("rb") as reader, new.open("wb") as writer:
                 shutil.copyfileobj(reader, writer, 1 << 24)
-            temporary.replace(new)

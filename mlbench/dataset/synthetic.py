@@ -22,6 +22,8 @@ _ASPECTS = ((4, 3), (4, 3), (3, 4), (1, 1))
 """As photographs are: mostly wide, some high, a few square."""
 _SIZE_SPREAD = 0.2
 _TEXTURE_PX = 2048
+MAX_PX = 4096
+"""The texture that images are cut from has twice this side and takes some hundred megabytes of each process."""
 _SAMPLE_IMAGES = 128
 _BISECTIONS = 12
 _TOLERANCE = 0.02
@@ -40,6 +42,8 @@ def fit_recipe(*, px: int, mean_bytes: int, seed: int) -> Recipe:
     """The recipe whose images have `mean_bytes` on average (within 2 %). `px`: mean longer side, pixels.
 
     Raises: InputError: images of that side cannot be so small or so large."""
+    if px > MAX_PX:
+        raise InputError(f"images of {px} px: expected at most {MAX_PX}")
     low, high = 0.0, 1.0
     smallest, largest = (_mean_bytes(Recipe(seed, px, share)) for share in (low, high))
     if not smallest <= mean_bytes <= largest:
@@ -91,14 +95,11 @@ def _texture(recipe: Recipe) -> PillowImage:
 
     chance = random.Random(recipe.seed)
     side = max(_TEXTURE_PX, 2 * recipe.px)
-    layers: list[PillowImage] = []
-    octave = 4
+    texture = Image.new("RGB", (side, side))
+    octave, count = 4, 1
     while octave < side:
         noise = Image.frombytes("RGB", (octave, octave), chance.randbytes(3 * octave * octave))
-        layers.append(noise.resize((side, side), Image.Resampling.BICUBIC))
-        octave *= 2
-    texture = layers[0]
-    for count, layer in enumerate(layers[1:], start=2):
-        texture = Image.blend(texture, layer, 1 / count)
+        texture = Image.blend(texture, noise.resize((side, side), Image.Resampling.BICUBIC), 1 / count)
+        octave, count = octave * 2, count + 1
     grey = Image.frombytes("L", (side, side), chance.randbytes(side * side)).convert("RGB")
     return Image.blend(texture, grey, recipe.fine_share * 0.8)

@@ -1,4 +1,4 @@
-"""The folder inside a data set where an import keeps its finished parts, for one import at a time."""
+"""The folder inside a data set where what is not finished grows, for one import or making at a time."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from pathlib import Path
 from mlbench.errors import InputError
 
 PLAN_NAME = "plan.json"
-_FOLDER = ".import"
 _LOCK = "lock"
 
 
 @contextmanager
-def work_folder(out: Path) -> Iterator[Path]:
-    """OUT/.import, locked, without half-written files of an import that was killed.
+def work_folder(out: Path, name: str) -> Iterator[Path]:
+    """The folder `name` inside `out`, locked, without half-written files of a process that was killed.
 
-    It goes when the block ends well, and when no plan was written in it; otherwise it stays for the next go.
-    Raises: InputError: another import is at work there. OSError."""
+    It goes when the block ends, unless it ends badly and a plan was written in it: then it stays for the next go.
+    Raises: InputError: another process is at work in it. OSError."""
     is_new = not out.exists()
-    work = out / _FOLDER
+    work = out / name
     work.mkdir(parents=True, exist_ok=True)
     with _locked(work):
         for left in work.iterdir():
@@ -49,7 +48,7 @@ def _locked(work: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(
-                f"{work.parent}: another import is at work there; wait for its end, or give another --out"
+                f"{work.parent}: another import or making is at work there; wait for its end, or give another --out"
             ) from error
         except OSError:
             pass  # a file system without locks: nothing can be said
@@ -59,10 +58,12 @@ def _locked(work: Path) -> Iterator[None]:
 
 
 def _see_that_it_is_there(path: Path, handle: int) -> None:
-    """Another import may have removed the folder between opening its lock and getting it."""
+    """Another process may have removed the folder between opening its lock and getting it."""
     try:
         same = os.path.samestat(path.stat(), os.fstat(handle))
     except FileNotFoundError:
         same = False
     if not same:
-        raise InputError(f"{path.parent.parent}: another import has just ended there; look at its files first")
+        raise InputError(
+            f"{path.parent.parent}: another import or making has just ended there; look at its files first"
+        )

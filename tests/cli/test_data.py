@@ -118,6 +118,13 @@ def test_make_digits_writes_the_fixed_split(tmp_path: Path, capsys: pytest.Captu
     assert run_command(["data", "verify", str(tmp_path / "digits"), "--quick"]) == 0
 
 
+def test_make_digits_never_replaces_another_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train-00000-of-00002.rec").write_bytes(b"of days")
+    assert run_command(["data", "make", "digits", "--out", str(tmp_path)]) == 2
+    assert "train-00000-of-00002.rec: is there already; give another --out" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["train-00000-of-00002.rec"]
+
+
 @pytest.mark.slow
 def test_make_synthetic_reports_what_was_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "set"

@@ -70,3 +70,41 @@ def test_make_synthetic_over_existing_files_is_refused(tmp_path: Path) -> None:
     make(tmp_path)
     with pytest.raises(InputError, match="is there already"):
         make(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "second"), [(3, 1), (1, 3)])
+def test_make_synthetic_beside_a_set_of_other_shards_is_refused(tmp_path: Path, first: int, second: int) -> None:
+    make(tmp_path, copies=first)
+    with pytest.raises(InputError, match="is there already"):
+        make(tmp_path, copies=second)
+
+
+@pytest.mark.slow
+def test_make_synthetic_stopped_between_copies_leaves_no_part_of_a_set_and_can_be_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlbench.dataset.making._copy", stop)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "out", copies=3)
+    assert not (tmp_path / "out").exists()
+    monkeypatch.undo()
+    make(tmp_path / "out", copies=3)
+    assert len(list((tmp_path / "out").iterdir())) == 8
+
+
+@pytest.mark.slow
+def test_make_synthetic_what_a_killed_one_left_is_no_part_of_the_next(tmp_path: Path) -> None:
+    (tmp_path / ".making/whole").mkdir(parents=True)
+    (tmp_path / ".making/whole/train-00000-of-00002.rec").write_bytes(b"of another set")
+    (tmp_path / ".making/0000000000.rec").write_bytes(b"half")
+    make(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.idx", "train.rec", "val.idx", "val.rec"]
+
+
+def test_make_synthetic_images_larger_than_memory_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"100000 px: expected at most 4096"):
+        make(tmp_path, px=100_000)
