@@ -107,6 +107,7 @@ def import_images(
             on_listed(num_images, num_images - sum(len(part.offsets) for part in missing))
             for _ in run_all(write_part, missing, num_workers, report):
                 pass
+            _check_sources(listings, shards)
             for shard in shards:
                 _join(shard)
             reports = [_report(listing, shards) for listing in listings]
@@ -247,11 +248,12 @@ def present_stamp(part: Part) -> tuple[Path, str]:
 def write_part(part: Part) -> None:
     """Write one part; runs in a worker process. Raises: InputError naming the file that is no image."""
     labels: Counter[float] = Counter()
-    image_bytes = done = done_bytes = 0
+    image_bytes = source_bytes = done = done_bytes = 0
     stamp = Stamp()
     with writing(part.files) as writer:
-        for key, payload in enumerate(_payloads(part, stamp), start=part.first_key):
+        for key, (payload, taken) in enumerate(_payloads(part, stamp), start=part.first_key):
             header, image = unpack_image(payload)
+            source_bytes += taken
             writer.write(key, payload)
             labels[header.label] += 1
             image_bytes += len(image)
@@ -261,15 +263,16 @@ def write_part(part: Part) -> None:
                 count(done, done_bytes)
                 done = done_bytes = 0
     count(done, done_bytes)
-    summary = {"image_bytes": image_bytes, "labels": sorted(labels.items()), "stamp": str(stamp)}
-    _write_json(part.summary_path, summary)
+    counts = {"image_bytes": image_bytes, "source_bytes": source_bytes, "labels": sorted(labels.items())}
+    _write_json(part.summary_path, {**counts, "stamp": str(stamp)})
 
 
-def _payloads(part: Part, stamp: Stamp) -> Iterator[bytes]:
+def _payloads(part: Part, stamp: Stamp) -> Iterator[tuple[bytes, int]]:
+    """Each record's payload, and the bytes that the record takes in its source (0: it comes from an image)."""
     lines = read_lines(part.listing, part.offsets)
     if part.kind is SourceKind.images:
         for key, (label, name) in enumerate(lines, start=part.first_key):
-            yield _image_payload(name, label, key, stamp)
+            yield _image_payload(name, label, key, stamp), 0
         return
     readers: dict[str, RecordReader] = {}
     try:
@@ -277,16 +280,42 @@ def _payloads(part: Part, stamp: Stamp) -> Iterator[bytes]:
             if name not in readers:
                 readers[name] = RecordReader(name)
                 stamp.add(os.stat(name))  # noqa: PTH116  # as in present_stamp
-            payload = readers[name].read(offset)
-            fault = image_kind_fault(payload)
+            payload, behind = readers[name].read_with_end(offset)
+            fault = image_kind_fault(payload) or _label_fault(payload)
             if fault:
                 raise InputError(f"{name}, offset {offset}: {fault}")
-            yield payload
+            yield payload, behind - offset
     except RecordFault as fault:
         raise InputError(f"{fault}") from fault
     finally:
         for reader in readers.values():
             reader.close()
+
+
+def _label_fault(payload: bytes) -> str | None:
+    header, _ = unpack_image(payload)
+    if len(header.labels) > 1 or (header.label >= 0 and header.label.is_integer()):
+        return None
+    return f"label {header.label:g}, expected a whole number from 0 on, the class"
+
+
+def _check_sources(listings: Iterable[Listing], shards: Iterable[Shard]) -> None:
+    """Every byte of the record files belongs to a record that was read: their indexes leave none out."""
+    for listing in listings:
+        if listing.kind is not SourceKind.records:
+            continue
+        own = [shard for shard in shards if shard.split is listing.split]
+        paths = [path for shard in own for path in _summary_paths(shard)]
+        found = sum(json.loads(path.read_text())["source_bytes"] for path in paths)
+        if found != listing.source_bytes:
+            raise InputError(
+                f"{listing.source}: records of {found} bytes, the file has {listing.source_bytes}: the index is not "
+                "whole, or there is something behind the last record; see `mlbench data verify`, or remove the index"
+            )
+
+
+def _summary_paths(shard: Shard) -> list[Path]:
+    return [shard.summary_path] if _is_joined(shard) else [part.summary_path for part in shard.parts]
 
 
 def _image_payload(name: str, label: int, key: int, stamp: Stamp) -> bytes:
@@ -303,21 +332,22 @@ def _join(shard: Shard) -> None:
     if _is_joined(shard):
         return
     labels: Counter[float] = Counter()
-    image_bytes = 0
+    image_bytes = source_bytes = 0
     stamps = []
     for part in shard.parts:
         summary = json.loads(part.summary_path.read_text())
         stamps.append(summary["stamp"])
         labels.update(dict(summary["labels"]))
         image_bytes += summary["image_bytes"]
+        source_bytes += summary["source_bytes"]
     if len(shard.parts) == 1:
         rec_bytes = shard.parts[0].files.rec.stat().st_size
         shard.parts[0].files.rec.replace(shard.files.rec)
         shard.parts[0].files.idx.replace(shard.files.idx)
     else:
         rec_bytes = concatenate([part.files for part in shard.parts], shard.files)
-    summary = {"rec_bytes": rec_bytes, "image_bytes": image_bytes, "labels": sorted(labels.items())}
-    _write_json(shard.summary_path, {**summary, "stamps": stamps})
+    counts = {"rec_bytes": rec_bytes, "image_bytes": image_bytes, "source_bytes": source_bytes}
+    _write_json(shard.summary_path, {**counts, "labels": sorted(labels.items()), "stamps": stamps})
     for part in shard.parts:
         for path in (part.files.rec, part.files.idx, part.summary_path):
             path.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ ILSVRC2012 needs some ten megabytes whatever the length of its names."""
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import random
 from array import array
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from mlbench.dataset.layout import RecordFiles, Split, num_shards_of, split_files
 from mlbench.errors import InputError, near_miss
-from mlbench.worker.recordio import RecordFault, read_index, scan_offsets
+from mlbench.worker.recordio import RecordFault, file_order, read_index, scan_offsets
 
 IMAGE_SUFFIXES = frozenset({".jpeg", ".jpg", ".png"})
 _SHUFFLE_SEED = 2012
@@ -42,6 +43,10 @@ class Listing:
     """Files that are not imported: other suffixes, hidden ones, those of no class. A hidden folder counts as one."""
     digest: str
     """Of the whole listing: another digest is another import."""
+    source: str
+    """The folder, or the record files, for messages."""
+    source_bytes: int = 0
+    """Of the record files."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -151,15 +156,31 @@ class _Writer:
 
 
 def _list_records(split: Split, files: Sequence[RecordFiles], work: Path) -> Listing:
+    source_bytes = 0
     with _Writer(work / f"{split.value}.list") as writer:
         for pair in files:
             try:
                 offsets = read_index(str(pair.idx)).offsets if pair.idx.is_file() else scan_offsets(str(pair.rec))
             except RecordFault as fault:
                 raise InputError(f"{fault}; mend it with a fresh copy, or see 'mlbench data verify'") from fault
+            _refuse_doubles(pair, offsets)
+            source_bytes += pair.rec.stat().st_size
             for offset in offsets:
                 writer.add(offset, str(pair.rec.absolute()))
-    return Listing(split, SourceKind.records, writer.path, writer.offsets, 0, 0, writer.digest)
+    source = ", ".join(str(pair.rec) for pair in files)
+    digest, num_classes, num_ignored = writer.digest, 0, 0
+    return Listing(
+        split, SourceKind.records, writer.path, writer.offsets, num_classes, num_ignored, digest, source, source_bytes
+    )
+
+
+def _refuse_doubles(pair: RecordFiles, offsets: Sequence[int]) -> None:
+    if not offsets:
+        what = f"{pair.idx}: names" if pair.idx.is_file() else f"{pair.rec}: holds"
+        raise InputError(f"{what} no record; mend it with a fresh copy")
+    for first, second in itertools.pairwise(file_order(offsets)):
+        if offsets[first] == offsets[second]:
+            raise InputError(f"{pair.idx}: names offset {offsets[first]} twice; remove the index, and it is made anew")
 
 
 def _list_images(split: Split, folder: Path, work: Path, classes: dict[str, int], val_synsets: Path | None) -> Listing:
@@ -177,7 +198,9 @@ def _list_images(split: Split, folder: Path, work: Path, classes: dict[str, int]
         raise InputError(f"{folder}: no image found; expected class folders with .JPEG, .jpg or .png files")
     if split is Split.train:
         random.Random(_SHUFFLE_SEED).shuffle(writer.offsets)
-    return Listing(split, SourceKind.images, writer.path, writer.offsets, len(classes), ignored, writer.digest)
+    return Listing(
+        split, SourceKind.images, writer.path, writer.offsets, len(classes), ignored, writer.digest, str(folder)
+    )
 
 
 def _subfolders(folder: Path) -> list[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mlbench.dataset import importing
 from mlbench.errors import InputError
-from mlbench.worker.recordio import MAX_PAYLOAD_BYTES
+from mlbench.worker.recordio import MAX_PAYLOAD_BYTES, RecordWriter, pack_image
 from tests.dataset.test_importing import CLASSES, JPEG, contents, make_tree, run
 
 
@@ -321,3 +323,57 @@ def test_import_flat_validation_with_a_dangling_link_says_so(tmp_path: Path) -> 
     listed.write_text("".join(f"{name} {name[:3]}\n" for name in [*names, "n03 9.JPEG"]))
     with pytest.raises(InputError, match=r"n03 9\.JPEG: cannot be read"):
         run(tree, tmp_path / "out", val_synsets=listed)
+
+
+def _without(lines: list[str], place: int) -> list[str]:
+    return lines[:place] + lines[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda lines: _without(lines, 5), r"train\.rec: records of \d+ bytes, the file has \d+"),
+        (lambda lines: lines[1:], r"train\.rec: records of \d+ bytes, the file has \d+"),
+        (lambda lines: lines[:-1], r"train\.rec: records of \d+ bytes, the file has \d+"),
+        (lambda lines: [*lines, lines[4]], r"train\.idx: names offset \d+ twice"),
+        (lambda _: [], r"train\.idx: names no record"),
+    ],
+    ids=["one missing", "first missing", "last missing", "one twice", "empty"],
+)
+def test_import_of_records_whose_index_is_not_whole_loses_and_doubles_none_in_silence(
+    tmp_path: Path, change: Callable[[list[str]], list[str]], found: str
+) -> None:
+    run(make_tree(tmp_path / "tree"), tmp_path / "first")
+    index = tmp_path / "first/train.idx"
+    index.write_text("".join(f"{line}\n" for line in change(index.read_text().splitlines())))
+    for _ in range(2):
+        with pytest.raises(InputError, match=found):
+            run(tmp_path / "first", tmp_path / "out", shards=2)
+    assert not list((tmp_path / "out").glob("*.rec"))
+
+
+def test_import_of_records_with_bytes_behind_the_last_is_refused(tmp_path: Path) -> None:
+    run(make_tree(tmp_path / "tree"), tmp_path / "first")
+    with (tmp_path / "first/train.rec").open("ab") as stream:
+        stream.write(bytes(64))
+    with pytest.raises(InputError, match="records of"):
+        run(tmp_path / "first", tmp_path / "out")
+
+
+def test_import_of_records_whose_index_is_out_of_order_keeps_the_index_order(tmp_path: Path) -> None:
+    run(make_tree(tmp_path / "tree"), tmp_path / "first")
+    index = tmp_path / "first/train.idx"
+    index.write_text("".join(f"{line}\n" for line in reversed(index.read_text().splitlines())))
+    run(tmp_path / "first", tmp_path / "out")
+    assert contents(tmp_path / "out/train.rec") == contents(tmp_path / "first/train.rec")[::-1]
+
+
+@pytest.mark.parametrize("label", [math.nan, math.inf, -1.0, 0.5])
+def test_import_of_a_record_whose_label_is_no_class_names_it(tmp_path: Path, label: float) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    with RecordWriter(str(records / "train.rec"), str(records / "train.idx")) as writer:
+        writer.write(0, pack_image(0.0, 0, JPEG))
+        writer.write(1, pack_image(label, 1, JPEG))
+    with pytest.raises(InputError, match=r"train\.rec, offset 36: label .*, expected a whole number"):
+        run(records, tmp_path / "out")
