@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mlbench.cli.console import add_row, make_console, make_table, print_text
 from mlbench.cli.moments import shown
 from mlbench.collect.allreduce import peak_row
+from mlbench.publish.input_pipeline import input_pipeline_text
 from mlbench.store.summary import RunSetSummary
 from mlbench.store.tables import AllReduceResult, Run, RunSet, StorageResult
 from mlbench.wording import count_of
@@ -97,6 +98,7 @@ def _facts(run_set: RunSet) -> list[tuple[str, str]]:
         ("benchmark", ", ".join(filter(None, [run_set.benchmark, run_set.division, ruleset]))),
         ("software", ", ".join(filter(None, [run_set.framework, _named("launcher", run_set.launcher)])) or "-"),
         ("batch", "-" if batch is None else f"{count_of(batch, 'sample')} over all ranks"),
+        ("input", input_pipeline_text(run_set) or "-"),
         ("cache", run_set.cache or "-"),
         ("started", shown(run_set.started_at)),
     ]

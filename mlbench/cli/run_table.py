@@ -11,6 +11,7 @@ from mlbench.check.finding import Verdict
 from mlbench.choices import BenchmarkKind, Stage
 from mlbench.cli.stage_tables import allreduce_json, allreduce_lines, storage_json, storage_lines
 from mlbench.collect.runfolder import last_attempts
+from mlbench.publish.input_pipeline import input_pipeline_text
 from mlbench.runner.events import StageState
 from mlbench.runner.outcome import Official, SeriesResult
 from mlbench.runner.reproduce import Reproduction
@@ -44,6 +45,8 @@ def result_text(result: SeriesResult, *, shown_path: str) -> str:
         if Stage.train in result.reports:
             lines += ["", *run_lines(result.row, has_target=_has_target(result)), "", *score_lines(result.row, result)]
         lines += _other_stages(result, result.row)
+        used = input_pipeline_text(result.row)
+        lines += [_labelled("Input", used)] if used is not None else []
     lines.append(_labelled("Compliance", official_text(result.official)))
     lines.append(_labelled("Files", shown_path))
     if result.store_fault is not None:

@@ -226,6 +226,12 @@ class _Folder:
             self.log.cache_clear = False
             self.note(record.line, "cache_clear is logged true and false; false is used")
 
+    def input_pipeline(self, record: Record) -> None:
+        self.text(record, "input_pipeline")
+        reason = record.metadata.get("reason")
+        if isinstance(reason, str) and self.log.input_pipeline_reason is None:
+            self.log.input_pipeline_reason = storable(reason)
+
     def seed(self, record: Record) -> None:
         value = record.value
         if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
@@ -440,6 +446,7 @@ _HANDLERS: dict[str, Any] = {
     "train_samples": _count("train_samples"),
     "eval_samples": _count("eval_samples"),
     "cache_clear": _Folder.cache_clear,
+    "input_pipeline": _Folder.input_pipeline,
     "seed": _Folder.seed,
     "init_start": _Folder.init_start,
     "init_stop": _Folder.init_stop,

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+PIPELINE, PIPELINE_REASON = "input_pipeline", "input_pipeline_reason"
+"""Among the settings of a run: the pipeline that it had, and why it is not the one that was asked for."""
+
 
 class RunStatus(Enum):
     """How a run ended. Only `success` can have converged."""
@@ -81,6 +84,10 @@ class RunLog:
     train_samples: int | None = None
     eval_samples: int | None = None
     global_batch_size: int | None = None
+    input_pipeline: str | None = None
+    """What the run really read its images with, as mlbench's worker logs it."""
+    input_pipeline_reason: str | None = None
+    """Why it is not the one that was asked for; None when it is."""
     epochs: list[Span] = field(default_factory=list)
     blocks: list[Span] = field(default_factory=list)
     evals: list[tuple[float, float]] = field(default_factory=list)

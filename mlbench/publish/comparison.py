@@ -34,6 +34,8 @@ from mlbench.analyse.compare import (
 from mlbench.analyse.scaling import ScalingPoint
 from mlbench.collect.allreduce import LARGE_BYTES, peak_row
 from mlbench.collect.runfolder import last_attempts
+from mlbench.collect.runlog import PIPELINE, PIPELINE_REASON
+from mlbench.publish.input_pipeline import input_pipelines
 from mlbench.store.tables import Run, RunSet
 
 _NOT_COMPARED = {
@@ -42,7 +44,7 @@ _NOT_COMPARED = {
 }
 """Where and when something ran says nothing about why it was faster."""
 _CODE_KEYS = ("mlbench_version", "git_commit", "git_dirty", "python", "packages", "container_image", "container_digest")
-_VOLATILE_LOGGED = ("seed", "train_samples_per_s")
+_VOLATILE_LOGGED = ("seed", "train_samples_per_s", PIPELINE_REASON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +224,8 @@ def _differs(base: RunSet, other: RunSet) -> dict[str, tuple[Difference, ...]]:
     }
     found = {section: tuple(differences(one, two)) for section, (one, two) in pairs.items()}
     if base.origin == "run" and other.origin == "run":
-        # The log repeats what the configuration says; once is enough.
-        found["settings logged"] = ()
+        # The log repeats what the configuration says; once is enough. What was really used the log alone tells.
+        found["settings logged"] = tuple(item for item in found["settings logged"] if item.key == PIPELINE)
     return {section: items for section, items in found.items() if items}
 
 
@@ -258,13 +260,15 @@ def _logged(run_set: RunSet) -> dict[str, Any]:
     runs = counted(run_set)
     if not runs:
         return {}
+    used = input_pipelines(run_set)
     settings = [{row.key: row.value for row in run.hyperparameters} for run in runs]
     shared = {
         key: value
         for key, value in settings[0].items()
         if key not in _VOLATILE_LOGGED and all(other.get(key) == value for other in settings)
     }
-    return {key: _plain(value) for key, value in shared.items()}
+    plain = {key: _plain(value) for key, value in shared.items()}
+    return plain | ({PIPELINE: used} if used is not None else {})
 
 
 def _plain(text: str) -> Any:

@@ -13,6 +13,7 @@ import re
 from typing import Any, Optional, Sequence
 
 from .job import JobError, Optimizer
+from .pipelines.used import Used
 from .validate import TrainingJob
 
 
@@ -115,6 +116,14 @@ def log_settings(log: RunLog, job: TrainingJob, global_batch_size: int, tensors:
     log_optimizer(log, job.optimizer)
     for tensor in tensors:
         log.event("weights_initialization", tensor=tensor)
+
+
+def log_pipeline(log: RunLog, used: Used) -> None:
+    """The input pipeline that the run really has, and why when it is not the one the job names."""
+    if used.reason:
+        log.event("input_pipeline", used.name, reason=used.reason)
+    else:
+        log.event("input_pipeline", used.name)
 
 
 def log_optimizer(log: RunLog, optimizer: Optimizer) -> None:

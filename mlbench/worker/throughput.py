@@ -11,8 +11,9 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .files import write_json
-from .log import RunLog, log_settings, log_submission
+from .log import RunLog, log_pipeline, log_settings, log_submission
 from .pipelines.base import Batch, Training, global_batch_size, open_training
+from .pipelines.used import Used, settle
 from .ranks import Alone
 from .step import Learner, Pace, check_model
 from .train import Progress
@@ -60,6 +61,8 @@ class Measurement:
 
     def take(self, training: Training) -> Dict[str, Any]:
         """Run all batches. Returns the result of all ranks."""
+        used = settle(self._job.data.pipeline, training.instead, self._ranks)
+        log_pipeline(self._log, used)
         batches = endless(training)
         self._run(batches, self._schedule.num_warmup_batches, None)
         self._log.event("train_samples", self._num_train)
@@ -73,7 +76,7 @@ class Measurement:
         self._log.stop("epoch_stop", epoch_num=1)
         self._log.event("tracked_stats", progress.whole(data_wait_s), epoch_num=1, of="epoch")
         mean_wait_s = self._ranks.sum([data_wait_s])[0] / self._job.num_ranks
-        return summary(self._job, elapsed_s, mean_wait_s, step_times_s)
+        return summary(self._job, used, elapsed_s, mean_wait_s, step_times_s)
 
     def _run(
         self, batches: Iterator[Batch], num_batches: int, progress: Optional[Progress]
@@ -104,8 +107,11 @@ def endless(training: Training) -> Iterator[Batch]:
         yield from training.epoch(epoch)
 
 
-def summary(job: TrainingJob, elapsed_s: float, data_wait_s: float, step_times_s: Sequence[float]) -> Dict[str, Any]:
-    """The JSON object of `files.result`: `samples_per_s` over all ranks; step times are rank 0's, seconds."""
+def summary(
+    job: TrainingJob, used: Used, elapsed_s: float, data_wait_s: float, step_times_s: Sequence[float]
+) -> Dict[str, Any]:
+    """The JSON object of `files.result`: `samples_per_s` over all ranks; step times are rank 0's, seconds; `pipeline`
+    is the one that was asked for, `pipeline_used` the one that gave the images."""
     global_batch = global_batch_size(job)
     ordered = sorted(step_times_s)
     return {
@@ -117,6 +123,8 @@ def summary(job: TrainingJob, elapsed_s: float, data_wait_s: float, step_times_s
         "layout": job.model.layout,
         "image_px": job.data.image_px,
         "pipeline": job.data.pipeline,
+        "pipeline_used": used.name,
+        "pipeline_reason": used.reason or None,
         "num_ranks": job.num_ranks,
         "batch_per_rank": job.schedule.batch_per_rank,
         "global_batch_size": global_batch,

@@ -10,8 +10,9 @@ import math
 import time
 from typing import Any, Dict, Iterator, Tuple
 
-from .log import RunLog, log_settings, log_submission
+from .log import RunLog, log_pipeline, log_settings, log_submission
 from .pipelines.base import Training, Validation, global_batch_size, micro_batches, open_training, open_validation
+from .pipelines.used import settle
 from .ranks import Alone
 from .schedule import block_of, is_evaluated
 from .step import Learner, Pace, check_model
@@ -63,6 +64,7 @@ class TrainingRun:
         """Train epoch by epoch. Returns whether the target was reached."""
         training = open_training(self._job, self._ranks.rank)
         try:
+            log_pipeline(self._log, settle(self._data.pipeline, training.instead, self._ranks))
             validation = open_validation(self._job, self._ranks.rank)
             try:
                 self._log.event("train_samples", self._data.num_train)

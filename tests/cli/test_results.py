@@ -16,6 +16,7 @@ from mlbench.cli.moments import parse_since
 from mlbench.errors import InputError
 from mlbench.store.engine import open_database
 from mlbench.store.repository import save_run_set
+from mlbench.store.tables import Hyperparameter
 from tests.support.run_sets import STARTED, make_run, make_run_set
 
 # design.md, section 5.
@@ -38,6 +39,20 @@ def filled() -> None:
 def _json(capsys: pytest.CaptureFixture[str], *arguments: str) -> object:
     assert run_command(["results", *arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"), [(None, "simplejpeg"), ("native: not built", "simplejpeg (native: not built)")]
+)
+def test_show_tells_the_input_pipeline_that_the_runs_had(
+    reason: str | None, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = {"input_pipeline": "simplejpeg", "input_pipeline_reason": reason}
+    kept = [Hyperparameter(key=key, value=json.dumps(value)) for key, value in rows.items() if value is not None]
+    save_run_set(open_database(), make_run_set("set-a", runs=[make_run(0, hyperparameters=kept)]))
+    assert run_command(["results", "show", "set-a"]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert ["input", text] in lines
 
 
 def test_list_without_database_is_empty_and_no_fault(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

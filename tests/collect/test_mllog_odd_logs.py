@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from mlbench.analyse.score import Target, time_to_train_s, why_not_converged
@@ -12,6 +14,7 @@ from mlbench.collect.mllog_scan import MAX_RECORD_BYTES, scan
 from mlbench.collect.runlog import RunLog
 from mlbench.errors import InputError
 from tests.support.odd_logs import FOLDER, ODD_LOGS, clean, joined
+from tests.support.run_logs import record
 
 
 def read(name: str) -> RunLog:
@@ -215,3 +218,14 @@ def test_minigo_run_stop_dated_back_is_not_a_contradiction() -> None:
     # evaluation beside training: seen in every published minigo log of round v2.1
     assert why_not_converged(log, Target(0.5)) is None
     assert time_to_train_s(log) == 540.0
+
+
+def test_input_pipeline_is_read_with_its_reason_and_is_no_hyperparameter() -> None:
+    lines = [record("input_pipeline", "simplejpeg", 1.0, reason="native: not built")] * 2
+    log = fold(scan(io.BytesIO("".join(f"{line}\n" for line in lines).encode())), "log")
+    assert (log.input_pipeline, log.input_pipeline_reason) == ("simplejpeg", "native: not built")
+    assert "input_pipeline" not in log.hyperparameters
+
+    log = fold(scan(io.BytesIO(f"{record('input_pipeline', 7, 1.0, reason=7)}\n".encode())), "log")
+    assert (log.input_pipeline, log.input_pipeline_reason) == (None, None)
+    assert "input_pipeline is 7, not a text" in [note.text for note in log.notes]

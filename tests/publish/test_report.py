@@ -32,7 +32,7 @@ from mlbench.publish.report.csv_files import csv_files
 from mlbench.publish.report.page import markdown_text, readable
 from mlbench.publish.report.telemetry import consistency_of
 from mlbench.publish.report.words import badges, verdict_of
-from mlbench.store.tables import NoteRow, RunSet
+from mlbench.store.tables import Hyperparameter, NoteRow, RunSet
 from tests.support.report_sets import full_run_set
 
 MADE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
@@ -87,6 +87,18 @@ def test_summary_and_verdict_come_first_and_sections_keep_their_order() -> None:
     ]  # fmt: skip
     assert report.missing == [("Storage demand and supply", "no storage profile is known")]
     assert [figure.key for figure in report.figures][:3] == ["throughput", "epochs", "spread"]
+
+
+def test_input_pipeline_is_a_fact_with_its_reason_and_no_setting() -> None:
+    run_set = small()
+    for run in run_set.runs:
+        run.hyperparameters += [
+            Hyperparameter(key="input_pipeline", value='"simplejpeg"'),
+            Hyperparameter(key="input_pipeline_reason", value='"native: not built"'),
+        ]
+    found = tables(described(run_set))
+    rows = [row for table in found.values() for row in table.rows if "simplejpeg" in str(row)]
+    assert rows == [["input pipeline", "simplejpeg (native: not built)"]]
 
 
 def test_score_is_told_with_its_formula_and_n_of_n() -> None:

@@ -197,8 +197,11 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line[len(":::MLLOG ") :]) for line in lines]
 
 
-def run_worker(job: dict[str, Any], *, python: str = sys.executable, prefix: tuple[str, ...] = ()) -> Ended:
-    """Start the worker as the launcher does, with nothing of this process's environment but the paths."""
+def run_worker(
+    job: dict[str, Any], *, python: str = sys.executable, prefix: tuple[str, ...] = (), island: Path | None = None
+) -> Ended:
+    """Start the worker as the launcher does, with nothing of this process's environment but the paths; that of the
+    folder `island`, mounted alone, when there is one."""
     log = Path(job["files"]["mllog"])
     path = log.with_name("job.json")
     path.write_text(json.dumps(job), encoding="utf-8")
@@ -206,8 +209,9 @@ def run_worker(job: dict[str, Any], *, python: str = sys.executable, prefix: tup
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": os.environ.get("HOME", "/"),
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(ROOT if island is None else island.parent),
     }
-    command = [*prefix, python, "-m", "mlbench.worker", str(path)]
+    module = "mlbench.worker" if island is None else island.name
+    command = [*prefix, python, "-m", module, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False, env=environment)
     return Ended(done.returncode, done.stdout, done.stderr, log, read_log(log))

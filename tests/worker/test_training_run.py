@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from mlbench.collect.mllog import read_log
 from mlbench.worker import job as schema
 from mlbench.worker.__main__ import run
 from mlbench.worker.job import JobError
-from mlbench.worker.pipelines import base
+from mlbench.worker.pipelines import base, fallback
 from tests.worker.conftest import Ended, SmallSet, job_for, run_worker, write_split
 
 pytestmark = [pytest.mark.training, pytest.mark.slow]
@@ -83,7 +84,8 @@ def test_open_run_order_of_records_is_that_of_a_run(open_run: Ended) -> None:
     after = keys[keys.index("init_stop") :]
     num_epochs = len(open_run.values("eval_accuracy"))
     epoch = ["block_start", "epoch_start", "epoch_stop", "eval_start", "eval_accuracy", "eval_stop", "block_stop"]
-    assert after == ["init_stop", "run_start", "train_samples", "eval_samples", *epoch * num_epochs, "run_stop"]
+    begun = ["init_stop", "run_start", "input_pipeline", "train_samples", "eval_samples"]
+    assert after == [*begun, *epoch * num_epochs, "run_stop"]
 
 
 def test_open_run_values_are_those_of_the_job(open_run: Ended) -> None:
@@ -225,7 +227,40 @@ def test_throughput_run_writes_its_result(tmp_path: Path, easy_set: SmallSet) ->
     assert 0 <= result["data_wait_share"] <= 1
     assert 0 < result["step_time_median_s"] <= result["step_time_p95_s"] <= result["step_time_max_s"]
     assert ended.values("eval_accuracy") == []
+    assert ended.values("input_pipeline") == [result["pipeline_used"]]
+    assert result["pipeline_reason"] is None
     assert (ended.records[-1]["key"], ended.records[-1]["metadata"]["status"]) == ("run_stop", "success")
+
+
+def test_run_without_the_native_library_logs_what_it_used_and_why(tmp_path: Path, easy_set: SmallSet) -> None:
+    island = tmp_path / "mlbench_worker"
+    shutil.copytree(schema_folder(), island, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    job = job_for(
+        tmp_path,
+        easy_set,
+        kind="throughput",
+        data__pipeline="native",
+        schedule__num_batches=2,
+        schedule__num_warmup_batches=1,
+        schedule__max_epochs=0,
+        schedule__eval_batch_per_rank=0,
+        model__name="mobilenet0.25",
+    )
+    ended = run_worker(job, island=island)
+    assert ended.status == 0, ended.stderr
+    instead = fallback.substitute("libmlbench_native.so is not built (python -m mlbench.worker.native.build)")
+    (record,) = [record for record in ended.records if record["key"] == "input_pipeline"]
+    assert record["value"] == instead.name
+    assert record["metadata"]["reason"] == f"native: {instead.reason}"
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["pipeline"] == "native"
+    assert (result["pipeline_used"], result["pipeline_reason"]) == (instead.name, f"native: {instead.reason}")
+    log = read_log(ended.log)
+    assert (log.input_pipeline, log.input_pipeline_reason) == (instead.name, f"native: {instead.reason}")
+
+
+def schema_folder() -> Path:
+    return Path(schema.__file__).parent
 
 
 def test_run_log_not_writable_is_status_2(tmp_path: Path, easy_set: SmallSet) -> None:

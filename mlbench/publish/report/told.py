@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mlbench.analyse.compare import Comparison, Sample
+from mlbench.collect.runlog import PIPELINE, PIPELINE_REASON
 from mlbench.publish.charts import comparison_figure, sizing_figure
 from mlbench.publish.charts.labels import grouped
 from mlbench.publish.comparison import SideBySide, counted, side_by_side
+from mlbench.publish.input_pipeline import input_pipeline_text
 from mlbench.publish.report.blocks import Block, Commands, Section, TableBlock, Text, Tone
 from mlbench.publish.report.collected import Collected, Named
 from mlbench.publish.report.words import joined, moment, plain
@@ -274,6 +276,7 @@ def _provenance(named: Named) -> list[Block]:
         ("launcher", run_set.launcher),
         ("cache", run_set.cache),
         ("samples/s from", run_set.throughput_method),
+        ("input pipeline", input_pipeline_text(run_set)),
         ("started", moment(run_set.started_at)),
         ("finished", moment(run_set.finished_at)),
         ("files", run_set.path),
@@ -308,6 +311,8 @@ def _settings(run_set: RunSet) -> list[list[str | None]]:
     values: dict[str, dict[str, None]] = {}
     for run in counted(run_set):
         for row in run.hyperparameters:
+            if row.key in (PIPELINE, PIPELINE_REASON):
+                continue  # among the facts, with its reason
             values.setdefault(row.key, {})[row.value] = None
     return [[key, ", ".join(_unquoted(text) for text in found)] for key, found in values.items()]
 

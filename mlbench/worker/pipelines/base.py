@@ -22,6 +22,7 @@ from ..job import JobError
 from ..ranks import Rank
 from ..schedule import first_step, num_steps
 from ..validate import TrainingJob
+from .used import Used
 
 _MODULES = {"mxnet": "mxnet_iter", "native": "native", "dali": "dali"}
 
@@ -37,7 +38,9 @@ class Batch(NamedTuple):
 
 
 class Training(ABC):
-    """Training batches of one rank."""
+    """Training batches of one rank. `instead` is the pipeline they come from where it is not the one the job names."""
+
+    instead: Optional[Used] = None
 
     @abstractmethod
     def epoch(self, epoch: int) -> Iterator[Batch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple, Optional, Type
+from typing import Any, Optional, Type
 
 from ..native import library as native
 from ..ranks import Rank
@@ -11,13 +11,7 @@ from ..validate import TrainingJob
 from . import mxnet_iter
 from .base import Training, Validation
 from .records import DataFault
-
-
-class Used(NamedTuple):
-    """The pipeline that a job really gets. `reason` is empty when it is the one that was asked for."""
-
-    name: str
-    reason: str
+from .used import Used
 
 
 class SimpleDecoder(mxnet_iter.Decoder):
@@ -59,26 +53,28 @@ def native_fault() -> Optional[str]:
 def used(name: str) -> Used:
     """What a job with `data.pipeline=NAME` gets on this machine, and why when that differs."""
     fault = native_fault() if name == "native" else None
-    if fault is None:
-        return Used(name, "")
+    return Used(name, "") if fault is None else substitute(fault)
+
+
+def substitute(fault: str) -> Used:
     if has_simplejpeg():
         return Used("simplejpeg", fault)
     return Used("mxnet", "%s; simplejpeg is not installed" % fault)
 
 
-def _decoder(reason: str) -> Type[mxnet_iter.Decoder]:
-    if has_simplejpeg():
-        print("input pipeline: simplejpeg (%s)" % reason, file=sys.stderr)
-        return SimpleDecoder
-    print("input pipeline: mxnet (%s; simplejpeg is not installed)" % reason, file=sys.stderr)
-    return mxnet_iter.Decoder
+def _decoder(instead: Used) -> Type[mxnet_iter.Decoder]:
+    print("input pipeline: %s (%s)" % instead, file=sys.stderr)
+    return SimpleDecoder if instead.name == "simplejpeg" else mxnet_iter.Decoder
 
 
 def open_training(job: TrainingJob, rank: Rank, reason: str) -> Training:
     """Raises DataFault, RecordFault, OSError."""
-    return mxnet_iter.MxnetTraining(job, rank, _decoder(reason))
+    instead = substitute(reason)
+    training = mxnet_iter.MxnetTraining(job, rank, _decoder(instead))
+    training.instead = instead
+    return training
 
 
 def open_validation(job: TrainingJob, rank: Rank, reason: str) -> Validation:
     """Raises DataFault, RecordFault, OSError."""
-    return mxnet_iter.MxnetValidation(job, rank, _decoder(reason))
+    return mxnet_iter.MxnetValidation(job, rank, _decoder(substitute(reason)))
