@@ -325,6 +325,21 @@ def test_walk_passes_batches_until_the_end(library: Any, judges: Judges, tmp_pat
     assert len(offsets) == native.Walker.BATCH
 
 
+def test_scan_optimised_tables_of_many_images_are_told_apart(judges: Judges) -> None:
+    # more definitions than are kept, in turns, small and large, so that tables are built anew and wider
+    sizes = [(8 + 9 * n, 8 + 5 * n) for n in range(30)] * 2
+    images = [jpeg(width=w, height=h, optimize=True, quality=30 + 2 * (w % 30)) for w, h in sizes]
+    walk, _ = judges.walk(images)
+    assert (walk.num_scanned, walk.is_odd) == (60, 0)
+    assert all(judges.verdicts(images))
+
+
+def test_walk_damaged_and_sound_in_turns_are_told_apart(judges: Judges) -> None:
+    sound = [jpeg(quality=quality) for quality in range(20, 96)]
+    images = [image for each in sound for image in (each, each[:-40], b"no image")]
+    assert judges.verdicts(images) == [True, False, False] * len(sound)
+
+
 def test_walk_without_decoding_passes_what_is_no_image(judges: Judges) -> None:
     walk, _ = judges.walk([b"no image", jpeg()], decode=False)
     assert (walk.num_records, walk.num_scanned, walk.is_odd) == (2, 0, 0)

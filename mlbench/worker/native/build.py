@@ -17,7 +17,7 @@ import sysconfig
 import tempfile
 from typing import List, Optional
 
-SOURCES = ("pool.c", "decode.c", "resample.c", "place.c", "record.c", "walk.c", "scan.c", "entropy.c")
+SOURCES = ("pool.c", "decode.c", "resample.c", "place.c", "record.c", "walk.c", "scan.c", "codes.c", "entropy.c")
 HEADERS = ("image.h", "scan.h")
 LIBRARY_NAME = "libmlbench_native.so"
 FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra"]

@@ -17,7 +17,7 @@ enum image_status {
 
 enum { MESSAGE_BYTES = 200 };
 
-/* How every image of a batch is treated. The same layout stands in native_library.py. */
+/* How every image of a batch is treated. The same layout stands in library.py. */
 struct spec {
     int32_t px;                  /* side of the output, pixels */
     int32_t resize_px;           /* shorter side before the centre crop, pixels */

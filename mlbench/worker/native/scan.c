@@ -28,11 +28,26 @@ struct header {
     unsigned quantisers; /* bit n: table n is there */
 };
 
+/* The scan of one image. */
+struct scan {
+    struct header header;
+    const uint8_t *data;
+    size_t size, at;
+    struct unit unit;
+    struct table *taken[2 * MAX_COMPONENTS];
+    int num_taken;
+    uint64_t units_left; /* behind those of the lane */
+    int restart;         /* number of the next restart marker */
+    uint8_t *codes; /* of the scan or of what lies between two restart markers, without stuffing */
+    size_t codes_held;
+    struct lane lane;
+};
+
+enum { NUM_LANES = 2 };
+
 struct scanner {
     struct tables tables;
-    struct header header;
-    uint8_t *codes; /* of a scan or of what lies between two restart markers, without stuffing */
-    size_t codes_held;
+    struct scan scans[NUM_LANES];
 };
 
 struct scanner *scanner_new(void) {
@@ -43,7 +58,8 @@ void scanner_free(struct scanner *self) {
     if (!self)
         return;
     tables_free(&self->tables);
-    free(self->codes);
+    for (int i = 0; i < NUM_LANES; i++)
+        free(self->scans[i].codes);
     free(self);
 }
 
@@ -150,9 +166,24 @@ static int has_known_colours(const struct header *header) {
     return header->num_components == 1 || transform == -1 || transform == 0 || transform == 2;
 }
 
+static struct table *take(struct scan *scan, struct tables *tables, enum table_kind kind, int slot) {
+    if (slot >= NUM_TABLES)
+        return NULL;
+    struct table *table = table_take(tables, kind, &scan->header.definitions[kind][slot], scan->size - scan->at);
+    if (table)
+        scan->taken[scan->num_taken++] = table;
+    return table;
+}
+
+static void leave_tables(struct scan *scan) {
+    while (scan->num_taken)
+        table_leave(scan->taken[--scan->num_taken]);
+}
+
 /* The start of a scan: the tables of its blocks. */
-static int read_unit(struct scanner *self, const uint8_t *body, size_t size, size_t scan_bytes, struct unit *unit) {
-    struct header *header = &self->header;
+static int read_unit(struct scan *scan, struct tables *tables, const uint8_t *body, size_t size) {
+    const struct header *header = &scan->header;
+    struct unit *unit = &scan->unit;
     const int count = header->num_components;
     if (!count || size != 4 + 2 * (size_t)count || body[0] != count || !has_known_colours(header))
         return 0;
@@ -163,21 +194,19 @@ static int read_unit(struct scanner *self, const uint8_t *body, size_t size, siz
     for (int i = 0; i < count; i++) {
         const struct component *component = header->components + i;
         const uint8_t *said = body + 1 + 2 * i;
-        const int dc = said[1] >> 4, ac = said[1] & 15;
-        if (said[0] != component->id || dc >= NUM_TABLES || ac >= NUM_TABLES || component->quantiser >= NUM_TABLES ||
+        if (said[0] != component->id || component->quantiser >= NUM_TABLES ||
             !(header->quantisers >> component->quantiser & 1))
             return 0;
-        const struct table *dc_table = table_of(&self->tables, TABLE_DC, dc, &header->definitions[TABLE_DC][dc], 0);
-        const struct table *ac_table =
-            table_of(&self->tables, TABLE_AC, ac, &header->definitions[TABLE_AC][ac], scan_bytes);
-        if (!dc_table || !ac_table)
+        const struct table *dc = take(scan, tables, TABLE_DC, said[1] >> 4);
+        const struct table *ac = take(scan, tables, TABLE_AC, said[1] & 15);
+        if (!dc || !ac)
             return 0;
         const int blocks = count == 1 ? 1 : component->across * component->down;
         for (int block = 0; block < blocks; block++) {
             if (unit->num_blocks == MAX_BLOCKS)
                 return 0;
-            unit->dc[unit->num_blocks] = dc_table;
-            unit->ac[unit->num_blocks++] = ac_table;
+            unit->dc[unit->num_blocks] = dc;
+            unit->ac[unit->num_blocks++] = ac;
         }
     }
     return 1;
@@ -189,12 +218,20 @@ static uint64_t num_units(const struct header *header) {
     return (uint64_t)((header->width + across - 1) / across) * (uint64_t)((header->height + down - 1) / down);
 }
 
-/* Copy codes without the zero that follows each 0xFF among them, up to the next marker. The marker (-1: none) and, in
-   `at`, the place behind it. */
-static int next_codes(struct scanner *self, const uint8_t *data, size_t size, size_t *at, size_t *num_codes) {
-    uint8_t *out = self->codes;
+static int hold(struct scan *scan, size_t size) {
+    if (scan->codes_held >= size)
+        return 1;
+    free(scan->codes);
+    scan->codes = malloc(size);
+    scan->codes_held = scan->codes ? size : 0;
+    return scan->codes != NULL;
+}
+
+/* Copy codes without the zero that follows each 0xFF among them, up to the next marker. The marker; -1: none. */
+static int next_codes(struct scan *scan, size_t *num_codes) {
+    uint8_t *out = scan->codes;
     int marker = -1;
-    const uint8_t *from = data + *at, *end = data + size;
+    const uint8_t *from = scan->data + scan->at, *end = scan->data + scan->size;
     while (from < end) {
         const uint8_t *found = memchr(from, 0xFF, (size_t)(end - from));
         if (!found || found + 1 == end)
@@ -209,39 +246,33 @@ static int next_codes(struct scanner *self, const uint8_t *data, size_t size, si
         }
     }
     memset(out, 0, CODES_PADDING);
-    *num_codes = (size_t)(out - self->codes);
-    *at = (size_t)(from - data);
+    *num_codes = (size_t)(out - scan->codes);
+    scan->at = (size_t)(from - scan->data);
     return marker;
 }
 
-static int scan_codes(struct scanner *self, const struct unit *unit, const uint8_t *data, size_t size, size_t at) {
-    uint64_t left = num_units(&self->header);
-    const uint64_t at_once = self->header.restart_units ? (uint64_t)self->header.restart_units : left;
-    for (int restart = 0;; restart = (restart + 1) % 8) {
-        size_t num_codes;
-        const int marker = next_codes(self, data, size, &at, &num_codes);
-        const uint64_t count = left < at_once ? left : at_once;
-        left -= count;
-        if (marker != (left ? RST0 + restart : EOI) || !units_are_sound(unit, self->codes, num_codes, count))
-            return 0;
-        if (!left)
-            return 1;
-    }
+/* Put the codes up to the next marker into the lane. 0: it is not the marker that must come. */
+static int begin_codes(struct scan *scan) {
+    const uint64_t at_once = scan->header.restart_units ? (uint64_t)scan->header.restart_units : scan->units_left;
+    const uint64_t count = scan->units_left < at_once ? scan->units_left : at_once;
+    size_t num_codes;
+    const int marker = next_codes(scan, &num_codes);
+    scan->units_left -= count;
+    if (marker != (scan->units_left ? RST0 + scan->restart : EOI))
+        return 0;
+    scan->restart = (scan->restart + 1) % 8;
+    lane_begin(&scan->lane, &scan->unit, scan->codes, num_codes, count);
+    return 1;
 }
 
-static int hold(struct scanner *self, size_t size) {
-    if (self->codes_held >= size)
-        return 1;
-    free(self->codes);
-    self->codes = malloc(size);
-    self->codes_held = self->codes ? size : 0;
-    return self->codes != NULL;
-}
-
-int scan_is_sound(struct scanner *self, const uint8_t *data, size_t size, int64_t max_pixels) {
-    struct header *header = &self->header;
-    memset(header, 0, sizeof *header);
-    header->adobe_transform = -1;
+/* Read an image up to its codes. 0: it is not of the plain kind. */
+static int begin_scan(struct scan *scan, struct tables *tables, const struct image *image, int64_t max_pixels) {
+    const uint8_t *data = image->data;
+    const size_t size = image->size;
+    memset(&scan->header, 0, sizeof scan->header);
+    scan->header.adobe_transform = -1;
+    scan->data = data;
+    scan->size = size;
     if (size < 2 || data[0] != 0xFF || data[1] != 0xD8)
         return 0;
     size_t at = 2;
@@ -257,14 +288,52 @@ int scan_is_sound(struct scanner *self, const uint8_t *data, size_t size, int64_
         const int length = word_at(data + at + 2) - 2;
         if (length < 0 || (size_t)length > size - at - 4)
             return 0;
-        at += 4 + (size_t)length;
+        scan->at = at += 4 + (size_t)length;
         if (marker == SOS) {
-            struct unit unit;
-            return read_unit(self, body, (size_t)length, size - at, &unit) && hold(self, size - at + CODES_PADDING) &&
-                   scan_codes(self, &unit, data, size, at);
+            if (!read_unit(scan, tables, body, (size_t)length) || !hold(scan, size - at + CODES_PADDING))
+                return 0;
+            scan->units_left = num_units(&scan->header);
+            scan->restart = 0;
+            return begin_codes(scan);
         }
-        if (!read_segment(header, marker, body, (size_t)length, max_pixels))
+        if (!read_segment(&scan->header, marker, body, (size_t)length, max_pixels))
             return 0;
     }
     return 0;
+}
+
+/* After the lane has ended: go on behind a restart marker. 0: the image's verdict is there. */
+static int goes_on(struct scan *scan, struct image *image) {
+    if (scan->lane.status == LANE_SOUND && scan->units_left)
+        return begin_codes(scan);
+    image->is_sound = scan->lane.status == LANE_SOUND;
+    return 0;
+}
+
+void scan_images(struct scanner *self, struct image *images, int count, int64_t max_pixels) {
+    struct image *current[NUM_LANES] = {NULL, NULL};
+    struct scan *scans = self->scans;
+    for (int next = 0;;) {
+        for (int i = 0; i < NUM_LANES; i++) {
+            while (!current[i] && next < count) {
+                struct image *image = images + next++;
+                image->is_sound = 0;
+                if (begin_scan(scans + i, &self->tables, image, max_pixels))
+                    current[i] = image;
+                else
+                    leave_tables(scans + i);
+            }
+        }
+        if (!current[0] && !current[1])
+            return;
+        if (current[0] && current[1])
+            lanes_run(&scans[0].lane, &scans[1].lane);
+        else
+            lane_run(&scans[current[0] ? 0 : 1].lane);
+        for (int i = 0; i < NUM_LANES; i++)
+            if (current[i] && scans[i].lane.status != LANE_RUNS && !goes_on(scans + i, current[i])) {
+                leave_tables(scans + i);
+                current[i] = NULL;
+            }
+    }
 }

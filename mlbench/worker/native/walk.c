@@ -14,7 +14,13 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { BLOCK = 1 << 20, ARECORD_HEAD = 4 << 20, AT_ONCE = 64 };
+enum { BLOCK = 1 << 20, READ_AHEAD = 4 << 20, AT_ONCE = 64 };
+
+/* A record whose frame and image header are in order. */
+struct record {
+    uint64_t behind; /* offset of the next */
+    float label;
+};
 
 struct walker {
     struct decoder *decoder;
@@ -24,14 +30,10 @@ struct walker {
     uint64_t block_at, file_size;
     int64_t max_pixels;
     int fd, decodes;
-};
-
-/* A record whose frame and image header are in order. */
-struct record {
-    uint64_t behind; /* offset of the next */
-    const uint8_t *image;
-    size_t image_size;
-    float label;
+    struct record records[AT_ONCE]; /* gathered; the next is number `next` of `count` and begins at `next_at` */
+    struct image images[AT_ONCE];
+    int count, next;
+    uint64_t next_at;
 };
 
 /* Where a walk came to. The same layout stands in library.py. */
@@ -108,20 +110,20 @@ static int fill(struct walker *self, uint64_t at, uint64_t end, size_t needed) {
         self->have += (size_t)got;
     }
 #ifdef POSIX_FADV_WILLNEED
-    const uint64_t next = at + self->have;
-    if (next < end)
-        posix_fadvise(self->fd, (off_t)next, (off_t)(end - next < ARECORD_HEAD ? end - next : ARECORD_HEAD), POSIX_FADV_WILLNEED);
+    const uint64_t next = at + self->have, left = next < end ? end - next : 0;
+    if (left)
+        posix_fadvise(self->fd, (off_t)next, (off_t)(left < READ_AHEAD ? left : READ_AHEAD), POSIX_FADV_WILLNEED);
 #endif
     return self->have >= needed;
 }
 
 /* Records from offset `at` on that lie in the block; it is filled anew when the first does not. */
-static int gather(struct walker *self, uint64_t at, uint64_t end, struct record *records, int max) {
-    int count = 0;
-    while (count < max && at < end) {
-        if (self->file_size - at < RECORD_HEAD)
-            break;
-        size_t from = (size_t)(at - self->block_at), size = RECORD_HEAD;
+static void gather(struct walker *self, uint64_t at, uint64_t end) {
+    self->next_at = at;
+    self->count = self->next = 0;
+    while (self->count < AT_ONCE && at < end && self->file_size - at >= RECORD_HEAD) {
+        const size_t from = (size_t)(at - self->block_at);
+        size_t size = RECORD_HEAD;
         int is_there = at >= self->block_at && at - self->block_at + RECORD_HEAD <= self->have;
         if (is_there) {
             size = whole_record_size(self->block + from);
@@ -130,35 +132,35 @@ static int gather(struct walker *self, uint64_t at, uint64_t end, struct record 
             is_there = self->have - from >= size;
         }
         if (!is_there) {
-            if (count || !fill(self, at, end, size)) /* those gathered are looked at first: a fill moves them */
+            if (self->count || !fill(self, at, end, size)) /* those gathered are looked at first: a fill moves them */
                 break;
             continue;
         }
-        struct record *record = records + count;
+        struct record *record = self->records + self->count;
+        struct image *image = self->images + self->count;
         struct item item;
-        if (parse_record(self->block + from, size, &item, &record->image, &record->image_size))
+        if (parse_record(self->block + from, size, &item, &image->data, &image->size))
             break;
         at += size;
         record->behind = at;
         record->label = item.label;
-        count++;
+        self->count++;
     }
-    return count;
+    if (self->decodes)
+        scan_images(self->scanner, self->images, self->count, self->max_pixels);
 }
 
-static int is_sound(struct walker *self, const struct record *record, struct walk *walk) {
-    if (!self->decodes)
+/* What the scan was not certain of is read by libjpeg. */
+static int is_sound(struct walker *self, const struct image *image) {
+    if (!self->decodes || image->is_sound)
         return 1;
-    if (scan_is_sound(self->scanner, record->image, record->image_size, self->max_pixels)) {
-        walk->num_scanned++;
-        return 1;
-    }
     struct item result;
-    return check_jpeg(self->decoder, record->image, record->image_size, self->max_pixels, &result) == IMAGE_OK &&
+    return check_jpeg(self->decoder, image->data, image->size, self->max_pixels, &result) == IMAGE_OK &&
            result.num_warnings == 0;
 }
 
-/* Pass sound records from offset `from` on, those that begin before `end`, `max` at most; their offsets and labels. */
+/* Pass sound records from offset `from` on, those that begin before `end`, `max` at most; their offsets and labels.
+   `end` is the same in all calls. */
 EXPORT void mlbench_walk(struct walker *self, uint64_t from, uint64_t end, int max, uint64_t *offsets, float *labels,
                          struct walk *walk) {
     memset(walk, 0, sizeof *walk);
@@ -166,21 +168,23 @@ EXPORT void mlbench_walk(struct walker *self, uint64_t from, uint64_t end, int m
     if (end > self->file_size)
         end = self->file_size;
     while (walk->num_records < max && walk->behind < end) {
-        struct record records[AT_ONCE];
-        const int room = max - walk->num_records;
-        const int count = gather(self, walk->behind, end, records, room < AT_ONCE ? room : AT_ONCE);
-        walk->is_odd = count == 0;
-        for (int i = 0; i < count && !walk->is_odd; i++) {
-            if (!is_sound(self, records + i, walk)) {
-                walk->is_odd = 1;
-                break;
-            }
-            offsets[walk->num_records] = walk->behind;
-            labels[walk->num_records++] = records[i].label;
-            walk->image_bytes += records[i].image_size;
-            walk->behind = records[i].behind;
-        }
-        if (walk->is_odd)
+        if (self->next == self->count || self->next_at != walk->behind)
+            gather(self, walk->behind, end);
+        if (self->count == 0) {
+            walk->is_odd = 1;
             return;
+        }
+        const struct record *record = self->records + self->next;
+        const struct image *image = self->images + self->next++;
+        self->next_at = record->behind;
+        if (!is_sound(self, image)) {
+            walk->is_odd = 1;
+            return;
+        }
+        offsets[walk->num_records] = walk->behind;
+        labels[walk->num_records++] = record->label;
+        walk->num_scanned += self->decodes && image->is_sound;
+        walk->image_bytes += image->size;
+        walk->behind = record->behind;
     }
 }
