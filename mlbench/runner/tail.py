@@ -23,7 +23,7 @@ class Progress:
     num_epochs_done: float = 0.0
     accuracy: float | None = None
     samples_per_s: float | None = None
-    """Training samples of the epochs that have ended, divided by the time since run_start without evaluations."""
+    """Training samples of the epochs that have ended, divided by the time in them: evaluation and warm-up left out."""
     run_started: bool = False
     run_stopped: bool = False
 
@@ -35,10 +35,9 @@ class LogTail:
         self._path = path
         self._offset = 0
         self._rest = b""
-        self._start_ms: float | None = None
+        self._epoch_start_ms: float | None = None
+        self._train_ms = 0.0
         self._samples: float | None = None
-        self._eval_start_ms: float | None = None
-        self._eval_ms = 0.0
         self.progress = Progress()
 
     def poll(self) -> bool:
@@ -81,33 +80,29 @@ class LogTail:
         key, value, time_ms = record["key"], record.get("value"), _number(record.get("time_ms"))
         progress = self.progress
         if key == "run_start":
-            self._start_ms = self._start_ms if self._start_ms is not None else time_ms
             progress = replace(progress, run_started=True)
         elif key == "run_stop":
             progress = replace(progress, run_stopped=True)
         elif key == "train_samples":
             self._samples = _number(value)
         elif key == "epoch_start":
+            self._epoch_start_ms = time_ms
             progress = replace(progress, epoch=_number(metadata.get("epoch_num")) or progress.epoch)
         elif key == "epoch_stop":
             done = progress.num_epochs_done + 1
-            progress = replace(progress, num_epochs_done=done, samples_per_s=self._rate(done, time_ms))
-        elif key == "eval_start":
-            self._eval_start_ms = time_ms
-        elif key == "eval_stop":
-            if self._eval_start_ms is not None and time_ms is not None:
-                self._eval_ms += max(0.0, time_ms - self._eval_start_ms)
-            self._eval_start_ms = None
+            if self._epoch_start_ms is not None and time_ms is not None:
+                self._train_ms += max(0.0, time_ms - self._epoch_start_ms)
+            self._epoch_start_ms = None
+            progress = replace(progress, num_epochs_done=done, samples_per_s=self._rate(done))
         elif key == "eval_accuracy":
             accuracy = _number(value)
             progress = replace(progress, accuracy=progress.accuracy if accuracy is None else accuracy)
         self.progress = progress
 
-    def _rate(self, num_epochs: float, time_ms: float | None) -> float | None:
-        if self._samples is None or self._start_ms is None or time_ms is None:
+    def _rate(self, num_epochs: float) -> float | None:
+        if self._samples is None or self._train_ms <= 0:
             return None
-        train_ms = time_ms - self._start_ms - self._eval_ms
-        return num_epochs * self._samples / train_ms * 1e3 if train_ms > 0 else None
+        return num_epochs * self._samples / self._train_ms * 1e3
 
 
 def _number(value: Any) -> float | None:

@@ -93,12 +93,15 @@ def log_settings(log: Log, job: Job) -> None:
     log.start("init_start")
     log.record("seed", job.seed)
     if job.schedule is not None and job.optimizer is not None:
-        accumulation = job.optimizer.gradient_accumulation_steps
-        log.record("global_batch_size", job.schedule.batch_per_rank * job.num_ranks * accumulation)
-        log.record("gradient_accumulation_steps", accumulation)
+        log.record("global_batch_size", global_batch_size(job, job.schedule, job.optimizer))
+        log.record("gradient_accumulation_steps", job.optimizer.gradient_accumulation_steps)
         log_optimizer(log, job.optimizer)
         log.record("quality_target", job.schedule.target_accuracy)
     log.stop("init_stop")
+
+
+def global_batch_size(job: Job, schedule: Schedule, optimizer: Optimizer) -> int:
+    return schedule.batch_per_rank * job.num_ranks * optimizer.gradient_accumulation_steps
 
 
 def log_optimizer(log: Log, optimizer: Optimizer) -> None:
@@ -180,10 +183,10 @@ def train(log: Log, job: Job, seconds: float, num_epochs: int, fault: str) -> in
 
 def throughput(log: Log, job: Job, seconds: float, fault: str) -> int:
     """A fixed number of batches as one block, without evaluation."""
-    if job.schedule is None or job.data is None:
-        raise JobError("job: a rehearsal needs the sections schedule and data")
+    if job.schedule is None or job.optimizer is None:
+        raise JobError("job: a rehearsal needs the sections schedule and optimizer")
     log.start("run_start")
-    log.record("train_samples", job.data.num_train)
+    log.record("train_samples", job.schedule.num_batches * global_batch_size(job, job.schedule, job.optimizer))
     log.start("epoch_start", epoch_num=1)
     time.sleep(seconds)
     status = play_fault(fault, log)

@@ -53,7 +53,6 @@ class Measurement:
     def __init__(self, job: TrainingJob, ranks: Alone, log: RunLog, learner: Learner) -> None:
         self._job = job
         self._schedule = job.schedule
-        self._num_train = job.data.num_train
         self._accumulation = job.optimizer.gradient_accumulation_steps
         self._ranks = ranks
         self._log = log
@@ -65,7 +64,8 @@ class Measurement:
         log_pipeline(self._log, used)
         batches = endless(training)
         self._run(batches, self._schedule.num_warmup_batches, None)
-        self._log.event("train_samples", self._num_train)
+        # Of the one epoch that is logged: readers divide it by the epoch's time.
+        self._log.event("train_samples", self._schedule.num_batches * global_batch_size(self._job))
         self._ranks.barrier()
         self._log.start("epoch_start", epoch_num=1)
         start = time.monotonic()

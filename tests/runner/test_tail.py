@@ -38,14 +38,18 @@ def test_tail_torn_last_line_is_taken_once_it_is_whole(tmp_path: Path) -> None:
     assert tail.poll() is False
 
 
-def test_tail_rate_is_samples_of_ended_epochs_over_time_since_run_start(tmp_path: Path) -> None:
+def test_tail_rate_is_samples_of_ended_epochs_over_the_time_in_them(tmp_path: Path) -> None:
     path = tmp_path / "result.txt"
     append(path, line("run_start", time_ms=1_000) + line("train_samples", 640))
-    append(path, line("epoch_start", time_ms=1_000, epoch_num=1) + line("epoch_stop", time_ms=11_000, epoch_num=1))
+    append(path, line("epoch_start", time_ms=5_000, epoch_num=1) + line("epoch_stop", time_ms=15_000, epoch_num=1))
     tail = LogTail(path)
     tail.poll()
-    assert tail.progress.samples_per_s == 64.0  # 640 samples in 10 s
+    assert tail.progress.samples_per_s == 64.0  # 640 samples in 10 s; the 4 s before are a warm-up
     assert tail.progress.epoch == 1
+    append(path, line("eval_start", time_ms=15_000) + line("eval_stop", time_ms=35_000))
+    append(path, line("epoch_start", time_ms=35_000, epoch_num=2) + line("epoch_stop", time_ms=41_000, epoch_num=2))
+    tail.poll()
+    assert tail.progress.samples_per_s == 80.0  # 1,280 samples in 16 s
 
 
 def test_tail_text_that_is_no_record_is_passed_over(tmp_path: Path) -> None:

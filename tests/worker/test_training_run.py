@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mlbench.analyse.throughput import throughput
 from mlbench.collect.mllog import read_log
 from mlbench.worker import job as schema
 from mlbench.worker.__main__ import run
@@ -227,6 +228,9 @@ def test_throughput_run_writes_its_result(tmp_path: Path, easy_set: SmallSet) ->
     assert 0 <= result["data_wait_share"] <= 1
     assert 0 < result["step_time_median_s"] <= result["step_time_p95_s"] <= result["step_time_max_s"]
     assert ended.values("eval_accuracy") == []
+    # What is read from the log is what was measured: 6 steps of 8 samples, however many images the set has.
+    assert ended.values("train_samples") == [48]
+    assert throughput(read_log(ended.log)).samples_per_s == pytest.approx(result["samples_per_s"], rel=0.2)
     assert ended.values("input_pipeline") == [result["pipeline_used"]]
     assert result["pipeline_reason"] is None
     assert (ended.records[-1]["key"], ended.records[-1]["metadata"]["status"]) == ("run_stop", "success")

@@ -49,6 +49,15 @@ def _profile(kind: type[_Profile], value: Any) -> _Profile | None:
     return found if isinstance(found, kind) else None
 
 
+def _num_train(run_set: RunSet) -> int | None:
+    """Images of the data set: as an own run set has it on record, because a throughput run logs what it measured alone;
+    else as logged."""
+    recorded = (run_set.provenance or {}).get("train_samples")
+    if isinstance(recorded, int) and recorded > 0:
+        return recorded
+    return next((run.train_samples for run in run_set.runs if run.train_samples), None)
+
+
 def sizing_of(run_set: RunSet, profiles: Profiles | None, *, headroom: float) -> tuple[SizingAnswer | None, str]:
     """The answer of `mlbench size --from RUN_SET`, and the reason when there is none. `headroom` is a share."""
     if run_set.rehearsal:
@@ -57,7 +66,7 @@ def sizing_of(run_set: RunSet, profiles: Profiles | None, *, headroom: float) ->
         return None, "no storage profile is known; name one with --hardware COMPUTE,STORAGE"
     mean = mean_sample_bytes(run_set)
     count = num_workers(run_set)
-    num_train = next((run.train_samples for run in run_set.runs if run.train_samples), None)
+    num_train = _num_train(run_set)
     if mean is None or num_train is None:
         return None, "the mean size of an image or the number of images is not known"
     if not count:
