@@ -1,15 +1,18 @@
-"""Data sets: import against copying the files, verification against reading the file."""
+"""Data sets: import against copying the files; verification against reading the file, and against libjpeg's entropy
+decoding alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
+from mlbench.worker.native.build import compiler
 from tests.performance.command import PEERS, python, run_command, sample_of
 from tests.performance.context import Context
 from tests.performance.data import make_jpegs
-from tests.performance.harness import Experiment, Goal, Metrics, Quantity, Ratio
+from tests.performance.harness import Experiment, Goal, Metrics, PeerError, Quantity, Ratio, Sample
 
 SMALL_BYTES = 2_000
 NUM_CLASSES = 20
@@ -19,12 +22,14 @@ def experiments(context: Context) -> Iterator[Experiment]:
     """Many small images (what each one costs) and images of ImageNet's size (what their bytes cost)."""
     tree, out = context.folder / "small-tree", context.folder / "small-out"
     num_images = context.sized(2000, 20_000)
-    rec = context.folder / "jpegs" / "train.rec"
+    rec, small_rec = context.folder / "jpegs" / "train.rec", out / "train.rec"
+    coefficients = context.folder / "coefficients"
 
     @contextmanager
     def made() -> Iterator[None]:
         _small_tree(tree, num_images)
         make_jpegs(context)
+        _build_coefficients(coefficients)
         yield
 
     yield Experiment(
@@ -34,8 +39,11 @@ def experiments(context: Context) -> Iterator[Experiment]:
             "import": _way("import", tree, out),
             "copy": _way("copy", tree, context.folder / "small-copy"),
             "verify": _way("verify", rec),
+            "codes": lambda: _codes(coefficients, rec),
             "frames": _way("frames", rec),
             "read": _way("read", rec),
+            "verify small": _way("verify", small_rec),
+            "codes small": lambda: _codes(coefficients, small_rec),
         },
         ratios=[
             Ratio(
@@ -46,25 +54,42 @@ def experiments(context: Context) -> Iterator[Experiment]:
                 peer=("copy", "work"),
                 goal=Goal(bound=5000, at_least=True, of_ratio=False),
             ),
-            _bytes("data verify / reading the file", "verify"),
-            _bytes("data verify --no-decode / reading", "frames"),
+            _bytes("data verify / libjpeg's entropy decoding, one core", "verify", "codes"),
+            _bytes("the same, small images", "verify small", "codes small"),
+            _bytes("data verify / reading the file", "verify", "read"),
+            _bytes("data verify --no-decode / reading", "frames", "read"),
         ],
         setting=made,
     )
 
 
-def _bytes(name: str, ours: str) -> Ratio:
-    return Ratio(name=name, unit="GB/s", quantity=Quantity.rate, ours=(ours, "work"), peer=("read", "work"))
+def _bytes(name: str, ours: str, peer: str) -> Ratio:
+    return Ratio(name=name, unit="GB/s", quantity=Quantity.rate, ours=(ours, "work"), peer=(peer, "work"))
+
+
+def _build_coefficients(program: Path) -> None:
+    """What needs it says so when there is no compiler or no libjpeg."""
+    command = compiler()
+    if command is not None:
+        with suppress(PeerError):
+            run_command([*command, "-O3", "-o", str(program), str(PEERS / "coefficients.c"), "-ljpeg"])
+
+
+def _codes(program: Path, rec: Path) -> Metrics:
+    if not program.is_file():
+        raise PeerError("coefficients.c was not built: it needs a C compiler and libjpeg62-turbo-dev")
+    return {"work": _gigabytes(run_command([str(program), str(rec)]).output)}
+
+
+def _gigabytes(output: str) -> Sample:
+    sample = sample_of(output)
+    return replace(sample, amount=sample.amount / 1e9)
 
 
 def _way(way: str, *paths: Path) -> Callable[[], Metrics]:
-    scale = 1.0 if way in ("import", "copy") else 1e9
-
     def measure() -> Metrics:
-        from dataclasses import replace
-
-        sample = sample_of(run_command(python(str(PEERS / "images.py"), way, *map(str, paths))).output)
-        return {"work": replace(sample, amount=sample.amount / scale)}
+        output = run_command(python(str(PEERS / "images.py"), way, *map(str, paths))).output
+        return {"work": sample_of(output) if way in ("import", "copy") else _gigabytes(output)}
 
     return measure
 
