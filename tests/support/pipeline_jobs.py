@@ -43,6 +43,7 @@ def pipeline_job(
     s3_endpoints: Sequence[str] = (),
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0),
     std: tuple[float, float, float] = (1.0, 1.0, 1.0),
+    num_classes: int = 1000,
 ) -> TrainingJob:
     """A checked job over these files; only what the pipelines read matters."""
     return check(
@@ -60,7 +61,7 @@ def pipeline_job(
             submission=Submission(benchmark="resnet", org="x", division="open", status="onprem", platform="x"),
             model=Model(
                 name="resnet50",
-                num_classes=10,
+                num_classes=num_classes,
                 layout="NCHW",
                 dtype="float32",
                 batch_norm_momentum=0.9,

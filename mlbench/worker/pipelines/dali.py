@@ -15,7 +15,7 @@ from ..ranks import Rank
 from ..runtime import context, import_mxnet
 from ..validate import TrainingJob
 from .base import Batch, Prefetcher, StreamTraining, Training, TrainingOrder, Validation, validation_share
-from .records import DataFault, FileSource, image_of, open_source
+from .records import DataFault, FileSource, check_labels, image_of, open_source
 
 QUEUE_DEPTH = 2
 """Batches that DALI prepares ahead of the one that is taken."""
@@ -107,6 +107,7 @@ class Filler:
         self._context = context(self._mx, job.device, rank.local_rank)
         recs, idxs = (data.val_rec, data.val_idx) if validation else (data.train_rec, data.train_idx)
         self._source = open_source(data, rank, recs, idxs, data.num_val if validation else data.num_train)
+        self._num_classes = job.model.num_classes
         self._settings = Settings(
             data=data,
             layout=job.model.layout,
@@ -163,6 +164,7 @@ class Filler:
                 label, image = image_of(self._source, int(number), record)
                 images.append(self._numpy.frombuffer(image, dtype="uint8"))
                 labels.append(label)
+            check_labels(self._source.records, own, labels, self._num_classes)
             yield images, labels
 
     def _batch(self, images: Any, labels: Sequence[float]) -> Batch:

@@ -16,7 +16,7 @@ from ..ranks import Rank
 from ..runtime import import_mxnet
 from ..validate import TrainingJob
 from .base import Batch, Prefetcher, StreamTraining, Training, TrainingOrder, Validation, validation_share
-from .records import DataFault, image_of, open_source
+from .records import DataFault, check_labels, image_of, open_source
 
 
 class Decoder:
@@ -130,6 +130,7 @@ class _Source:
         self._numpy = numpy
         self._mx = import_mxnet()
         self._seed = job.seed
+        self._num_classes = job.model.num_classes
         self.records = open_source(job.data, rank, recs, idxs, expected)
         self._decoder = decoder(self._mx, job.data, job.model.layout)
         px = job.data.image_px
@@ -143,7 +144,7 @@ class _Source:
             where = self.records.records.where(int(number))
             chance = random.Random(hash((self._seed, epoch, int(number))))
             started.append((label, self._decoder.start_training(encoded, where, chance), where, chance))
-        return self._batch(started, len(started))
+        return self._batch(numbers, started, len(started))
 
     def validation(self, numbers: Sequence[int], size: int) -> Batch:
         """Images as they are, padded with zeros to `size`."""
@@ -152,9 +153,12 @@ class _Source:
             label, encoded = image_of(self.records, number)
             where = self.records.records.where(number)
             started.append((label, self._decoder.start_validation(encoded, where), where, None))
-        return self._batch(started, size)
+        return self._batch(numbers, started, size)
 
-    def _batch(self, started: Sequence[Tuple[float, Any, str, Optional[random.Random]]], size: int) -> Batch:
+    def _batch(
+        self, numbers: Sequence[int], started: Sequence[Tuple[float, Any, str, Optional[random.Random]]], size: int
+    ) -> Batch:
+        check_labels(self.records.records, numbers, [label for label, *_ in started], self._num_classes)
         images = self._numpy.zeros((size,) + self._shape, dtype="float32")
         labels = self._numpy.zeros((size,), dtype="float32")
         for place, (label, image, where, chance) in enumerate(started):

@@ -19,7 +19,7 @@ from ..ranks import Rank
 from ..runtime import import_mxnet
 from ..validate import TrainingJob
 from .base import Batch, Prefetcher, StreamTraining, Training, TrainingOrder, Validation, validation_share
-from .records import DataFault, FileSource, image_of, open_source
+from .records import DataFault, FileSource, check_labels, image_of, open_source
 
 BATCHES_AHEAD = 2
 """Batches with the decoding threads at once: one in work and one waiting, so that no thread idles between them."""
@@ -71,7 +71,9 @@ class _Pending(NamedTuple):
 class Filler:
     """Fills batches of a fixed size; `run` is the one way in. One thread may use it at a time."""
 
-    def __init__(self, source: Any, library: Any, num_threads: int, size: int, shape: Tuple[int, ...]) -> None:
+    def __init__(
+        self, source: Any, library: Any, num_threads: int, size: int, shape: Tuple[int, ...], num_classes: int
+    ) -> None:
         """`source` as records.open_source gives it; `shape` of one image in the batch."""
         import numpy
 
@@ -81,6 +83,7 @@ class Filler:
         self._library = library
         self._pool = native.Pool(library, num_threads)
         self._size = size
+        self._num_classes = num_classes
         self._shape = (size,) + shape
         self._image_bytes = 4 * shape[0] * shape[1] * shape[2]
         self._fds = numpy.asarray(source.fds, dtype="int32") if isinstance(source, FileSource) else None
@@ -151,6 +154,7 @@ class Filler:
                 self._mend(pending, place, status, message)
         table = self._table(pending.items)
         self._note_mended(pending.task.numbers[table["num_warnings"] > 0])
+        check_labels(self._source.records, pending.task.numbers, table["label"], self._num_classes)
         labels = self._numpy.zeros((self._size,), dtype="float32")
         labels[:count] = table["label"]
         return Batch(pending.images, self._mx.nd.array(labels, dtype="float32"), count)
@@ -208,7 +212,7 @@ def _open_filler(job: TrainingJob, rank: Rank, validation: bool) -> Filler:
     source = open_source(data, rank, recs, idxs, data.num_val if validation else data.num_train)
     size = job.schedule.eval_batch_per_rank if validation else job.schedule.batch_per_rank
     shape = (px, px, 3) if job.model.layout == "NHWC" else (3, px, px)
-    return Filler(source, library, max(1, data.num_threads), size, shape)
+    return Filler(source, library, max(1, data.num_threads), size, shape, job.model.num_classes)
 
 
 class NativeTraining(StreamTraining):

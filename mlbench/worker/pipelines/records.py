@@ -91,6 +91,22 @@ def image_of(source: Any, number: int, raw: Optional[bytes] = None) -> Tuple[flo
     return header.label, image
 
 
+def check_labels(records: RecordSet, numbers: Any, labels: Any, num_classes: int) -> None:
+    """Each label is a class of the model. `numbers`: of the images; `labels`: as many numbers.
+
+    Raises DataFault: MXNet's loss takes the nearest class instead, and nobody would see it."""
+    import numpy
+
+    own = numpy.asarray(labels, dtype="float64")
+    wrong = numpy.flatnonzero(~((own >= 0) & (own < num_classes) & (own == numpy.floor(own))))
+    if len(wrong):
+        place = int(wrong[0])
+        raise DataFault(
+            "%s: label %g, expected a class, 0 to %d (data.num_classes=%d)"
+            % (records.where(int(numbers[place])), own[place], num_classes - 1, num_classes)
+        )
+
+
 def open_source(data: Data, rank: Rank, recs: Sequence[str], idxs: Sequence[str], expected: int) -> Any:
     """The records where the job says they are: a FileSource, or s3.BucketSource for `s3://` paths.
 
