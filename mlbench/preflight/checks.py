@@ -10,7 +10,7 @@ from mlbench.plan.machine import Machine
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, not_checked
 from mlbench.preflight.folders import check_data, check_runs_dir
-from mlbench.preflight.frameworks import Frameworks, judge_frameworks, probe_frameworks
+from mlbench.preflight.frameworks import Frameworks, judge_frameworks, needs_dali, probe_frameworks
 from mlbench.preflight.hardware import check_gpu_model, check_hardware, check_memory, check_programs
 
 Probe = Callable[[str], Frameworks]
@@ -42,5 +42,8 @@ def check_frameworks(plan: Plan, probe: Probe = probe_frameworks) -> list[Check]
     if plan.placement.hosts[0].name != "localhost":
         return [not_checked("mxnet", "each host is asked before run 1", required=False)]
     return judge_frameworks(
-        probe(config.launcher.python or sys.executable), plan.device, transport=config.launcher.transport
+        probe(config.launcher.python or sys.executable),
+        plan.device,
+        transport=config.launcher.transport,
+        needs_dali=needs_dali(plan),
     )

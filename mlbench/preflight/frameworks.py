@@ -11,7 +11,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlbench.choices import Device, Transport
+from mlbench.choices import Device, Pipeline, Stage, Transport
+from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, passed
 
 PROBE_LIMIT_S = 120.0
@@ -44,12 +45,18 @@ def mxnet_version():
 def horovod_version():
     import horovod
     return horovod.__version__
+def dali_version():
+    from mlbench_worker.pipelines import dali
+    import nvidia.dali
+    return nvidia.dali.__version__
 def horovod_built():
     import horovod.mxnet as hvd
     return {"mpi": bool(hvd.mpi_built()), "gloo": bool(hvd.gloo_built()), "nccl": bool(hvd.nccl_built())}
 attempt("numpy", numpy_version)
 attempt("mxnet", mxnet_version)
 attempt("horovod", horovod_version)
+if "mxnet" in facts:
+    attempt("dali", dali_version)
 if "mxnet" in facts and "horovod" in facts:
     attempt("built", horovod_built)
 sys.stdout.write("\\n@mlbench " + json.dumps(facts) + "\\n")
@@ -70,6 +77,8 @@ class Frameworks:
     built: dict[str, bool] | None = None
     """`horovodrun --check-build` in short: mpi, gloo, nccl."""
     built_error: str | None = None
+    dali: str | None = None
+    dali_error: str | None = None
     probe_error: str | None = None
 
 
@@ -103,15 +112,35 @@ def read_frameworks(output: str, status: int | None, last_error: str, python: st
     return seen or [Frameworks(probe_error=f"importing mxnet and horovod, {python} {how}: {last_error}")]
 
 
-def judge_frameworks(seen: Frameworks, device: Device, transport: Transport = Transport.auto) -> list[Check]:
-    """The checks on what was seen: Python, MXNet with its NumPy, Horovod with its MXNet part and its transports."""
+def judge_frameworks(
+    seen: Frameworks, device: Device, transport: Transport = Transport.auto, *, needs_dali: bool = False
+) -> list[Check]:
+    """The checks on what was seen: Python, MXNet with its NumPy, Horovod with its MXNet part and its transports, and
+    DALI where the input pipeline is it."""
     if seen.probe_error is not None:
         remedy = "build Horovod against the MXNet that is installed, or name a Python with launcher.python"
         return [failed("python", seen.probe_error, remedy)]
     checks = [_python(seen), _mxnet(seen)]
     if seen.mxnet is not None:
         checks.append(_horovod(seen, device, transport))
+        if needs_dali:
+            checks.append(_dali(seen))
     return checks
+
+
+def needs_dali(plan: Plan) -> bool:
+    """Whether the ranks of a plan read their images with DALI."""
+    return Stage.train in plan.stages and plan.data.worker.pipeline == Pipeline.dali.value
+
+
+def _dali(seen: Frameworks) -> Check:
+    if seen.dali is not None:
+        return passed("dali", seen.dali)
+    return failed(
+        "dali",
+        f"the input pipeline is dali, which the ranks' Python cannot import ({seen.dali_error or 'no reason given'})",
+        "install it with pip install 'mlbench[dali]', or set data.pipeline=native",
+    )
 
 
 def _python(seen: Frameworks) -> Check:

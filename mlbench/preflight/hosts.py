@@ -24,7 +24,13 @@ from mlbench.choices import Device, Stage
 from mlbench.errors import PreflightError
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, not_checked, passed
-from mlbench.preflight.frameworks import can_run_worker, frameworks_command, judge_frameworks, read_frameworks
+from mlbench.preflight.frameworks import (
+    can_run_worker,
+    frameworks_command,
+    judge_frameworks,
+    needs_dali,
+    read_frameworks,
+)
 from mlbench.preflight.reach import Conversation, Reach, run_everywhere
 from mlbench.wording import count_of
 
@@ -256,6 +262,14 @@ def _judge(plan: Plan, answers: Sequence[HostAnswer], token: str) -> list[Check]
         f"{plan.data.path} is the same on every host",
         "mount or copy the data set to this path on every host, or set data.path",
     )
+    if plan.data.worker.s3_endpoints:
+        checks += _on_all(
+            "endpoints",
+            answers,
+            _endpoint_fault,
+            f"{len(plan.data.worker.s3_endpoints)} can be reached from every host",
+            "start it, or leave it out of hardware.storage.s3_endpoints",
+        )
     checks += _on_all(
         "python on hosts",
         answers,
@@ -303,6 +317,10 @@ def _data_fault(answer: HostAnswer, first: HostAnswer) -> str | None:
             return f"{path} is missing or cannot be read"
         if size != reference.get(path) and reference.get(path) is not None:
             return f"{path} has {size} bytes, on {first.host} it has {reference[path]}"
+    return None
+
+
+def _endpoint_fault(answer: HostAnswer) -> str | None:
     for url, error in (answer.seen.get("endpoints") or {}).items():
         if error is not None:
             return f"{url} cannot be reached ({error})"
@@ -344,7 +362,9 @@ def _ask_frameworks(
     for conversation in conversations:
         output = "\n".join(line for _, line in conversation.lines)
         for seen in read_frameworks(output, conversation.status, conversation.last_error, command[0]):
-            judged = judge_frameworks(seen, plan.device, transport=plan.config.launcher.transport)
+            judged = judge_frameworks(
+                seen, plan.device, transport=plan.config.launcher.transport, needs_dali=needs_dali(plan)
+            )
             versions.setdefault((seen.python, seen.numpy, seen.mxnet, seen.horovod), conversation.reach.name)
             if not checks or any(check.outcome.value == "fail" for check in judged):
                 checks += [_of_host(check, conversation.reach.name) for check in judged]

@@ -257,3 +257,14 @@ def test_require_first_failure_is_the_sentence_and_the_rest_are_counted() -> Non
 @pytest.mark.parametrize("check", [not_checked("a", "x"), failed("a", "x", "y", required=False), passed("a", "x")])
 def test_require_what_is_no_required_failure_passes(check: Check) -> None:
     require([check])
+
+
+def test_frameworks_pipeline_dali_without_dali_is_refused_unless_nothing_is_trained(planned: Planned) -> None:
+    lacking = dataclasses.replace(GOOD, dali_error="No module named 'nvidia'")
+    for overrides, refused in (
+        (["data.pipeline=dali"], True),
+        (["data.pipeline=native"], False),
+        (["data.pipeline=dali", "benchmark.stages=[allreduce]"], False),
+    ):
+        checks = check_frameworks(planned(*overrides), lambda _: lacking)
+        assert [check.name for check in checks if check.outcome is Outcome.failed] == (["dali"] if refused else [])

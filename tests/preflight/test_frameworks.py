@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -173,3 +175,39 @@ def test_probe_this_environment_can_train() -> None:
     seen = probe_frameworks(sys.executable)
 
     assert all(check.outcome is Outcome.passed for check in judge_frameworks(seen, Device.cpu)), os.environ.get("PATH")
+
+
+DALI_ERROR = "ModuleNotFoundError: No module named 'nvidia'"
+SEEN = Frameworks(
+    python="3.11.7",
+    numpy="1.23.5",
+    mxnet="1.9.1",
+    horovod="0.28.1",
+    built={"mpi": True, "gloo": True, "nccl": False},
+    dali_error=DALI_ERROR,
+)
+
+
+def test_judge_dali_asked_for_and_not_there_is_found_before_run_1() -> None:
+    check = failure(judge_frameworks(SEEN, Device.cpu, needs_dali=True))
+    assert check.name == "dali"
+    assert DALI_ERROR in check.found
+    assert check.remedy is not None
+    assert "data.pipeline=native" in check.remedy
+
+
+def test_judge_dali_not_asked_for_is_no_matter() -> None:
+    assert all(check.outcome is Outcome.passed for check in judge_frameworks(SEEN, Device.cpu))
+
+
+def test_judge_dali_there_passes_with_its_version() -> None:
+    seen = dataclasses.replace(SEEN, dali="1.30.0", dali_error=None)
+    checks = judge_frameworks(seen, Device.cpu, needs_dali=True)
+    assert (checks[-1].name, checks[-1].outcome, checks[-1].found) == ("dali", Outcome.passed, "1.30.0")
+
+
+@pytest.mark.slow
+def test_probe_says_whether_dali_can_be_imported() -> None:
+    seen = probe_frameworks(sys.executable)
+    assert (seen.dali is None) == (importlib.util.find_spec("nvidia") is None)
+    assert seen.dali is not None or "No module named 'nvidia'" in (seen.dali_error or "")

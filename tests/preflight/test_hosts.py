@@ -230,3 +230,17 @@ def test_run_everywhere_runs_side_by_side_and_keeps_the_order(tmp_path: Path) ->
 def test_run_everywhere_limit_ends_a_command_that_hangs() -> None:
     (talk,) = run_everywhere([Reach(name="a")], ["sleep", "60"], limit_s=0.2, environment=ENVIRONMENT)
     assert (talk.timed_out, talk.status) == (True, None)
+
+
+def test_prove_hosts_endpoint_that_is_dead_is_named_with_what_helps(
+    planned: Callable[..., Plan], tmp_path: Path
+) -> None:
+    plan = planned(
+        "+hardware=ecs", "hardware.storage.s3_endpoints=['http://127.0.0.1:9']", f"runs_dir={tmp_path / 'runs'}"
+    )
+    (fault,) = faults(prove(plan, [Reach(name="here")]))
+    assert (fault.name, fault.remedy) == (
+        "endpoints",
+        "start it, or leave it out of hardware.storage.s3_endpoints",
+    )
+    assert fault.found.startswith("here: http://127.0.0.1:9 cannot be reached (")
