@@ -40,6 +40,7 @@ MAX_FAULTS_KEPT = 1000
 RANGE_RECORDS = 2000
 RANGE_BYTES = 16 << 20
 """A range ends at whichever comes first: enough work to be worth a decoder, and enough ranges for every core."""
+DAMAGED_CODES = "JPEG is damaged: invalid Huffman codes, which decoders pass over in silence"
 _COUNT_EVERY = 64
 
 
@@ -189,7 +190,7 @@ def verify_range(what: Range, library: Any = None) -> Findings:
         if library is not None:
             stream = stack.enter_context(what.rec.open("rb", buffering=0))
             walker = stack.enter_context(closing(native.Walker(library, stream.fileno(), what.decode)))
-        at, done, done_bytes = what.start, 0, 0
+        at, done, done_bytes, is_damaged = what.start, 0, 0, False
         while at < what.end:
             if walker is not None:
                 walk, offsets, labels = walker.walk(at, what.end)
@@ -199,7 +200,8 @@ def verify_range(what: Range, library: Any = None) -> Findings:
                 at = walk.behind
                 if not walk.is_odd:
                     continue
-            behind = _verify_record(what, reader, judge, at, seen, findings)
+                is_damaged = bool(walk.is_damaged)
+            behind = _verify_record(what, reader, judge, at, seen, findings, is_damaged)
             done += 1
             done_bytes += behind - at
             at = behind
@@ -212,9 +214,15 @@ def verify_range(what: Range, library: Any = None) -> Findings:
 
 
 def _verify_record(
-    what: Range, reader: RecordReader, judge: Judge | None, at: int, seen: array[int], findings: Findings
+    what: Range,
+    reader: RecordReader,
+    judge: Judge | None,
+    at: int,
+    seen: array[int],
+    findings: Findings,
+    is_damaged: bool,
 ) -> int:
-    """Judge one record, sound or not; where to go on."""
+    """Judge one record, sound or not; where to go on. `is_damaged`: its codes are, whatever the judge says."""
     number = what.first_record + len(seen)
     try:
         payload, behind = reader.read_with_end(at)
@@ -229,7 +237,7 @@ def _verify_record(
     except ValueError as error:
         findings.add(Fault(what.rec, str(error), at, number))
         return behind
-    reason = judge.fault(image) if judge else None
+    reason = (judge.fault(image) if judge else None) or (DAMAGED_CODES if is_damaged else None)
     if reason:
         findings.add(Fault(what.rec, reason, at, number))
     else:

@@ -224,6 +224,22 @@ def test_verify_natively_names_the_faults_that_judging_each_image_names(tmp_path
 
 
 @needs_native
+def test_verify_codes_that_are_none_are_a_fault_though_decoders_are_silent(tmp_path: Path) -> None:
+    pair = write(tmp_path, [encoded(side=300)] * 3)
+    at = offset_of(pair, 1)
+    change(pair.rec, at + 3000, bytes([0xFE] * 40))  # more ones in a row than any code has
+    checker = native.Checker(native.load())
+    damaged = pair.rec.read_bytes()[at + 32 : at + 32 + len(encoded(side=300))]
+    assert checker.check(damaged) == (native.OK, 0, "")
+    checker.close()
+
+    found = verify(pair)
+
+    assert [(fault.record, fault.offset, fault.reason) for fault in found.faults] == [(1, at, deep.DAMAGED_CODES)]
+    assert found.num_records == 2
+
+
+@needs_native
 def test_verify_records_in_parts_are_judged_as_others(tmp_path: Path) -> None:
     image = encoded()
     holding_magic = image[:20] + bytes(-(len(image[:20]) + 24) % 4) + MAGIC_BYTES  # no marker: libjpeg looks on

@@ -77,8 +77,8 @@ INLINE void begin_block(struct lane *lane) {
             return;
         }
     }
-    if (lane->at - 8 > lane->end) {
-        lane->status = LANE_ODD;
+    if (lane->at > lane->end + 8) {
+        lane->status = LANE_DAMAGED;
         return;
     }
     const struct table *dc = unit->dc[lane->block];
@@ -88,7 +88,7 @@ INLINE void begin_block(struct lane *lane) {
     const int32_t entry = dc->entries[lane->word >> (64 - NARROW_BITS)];
     if (__builtin_expect(entry & SLOW, 0)) {
         if (pass_symbol(lane, dc) < 0)
-            lane->status = LANE_ODD;
+            lane->status = LANE_DAMAGED;
         return;
     }
     lane->word <<= entry & BITS_PASSED;
@@ -109,7 +109,7 @@ INLINE void stop_over(struct lane *lane, int32_t entry) {
     const int is_last = !(symbol & 15) && symbol >> 4 != 15;
     const int left = (lane->state >> RUN_AT) - (is_last ? 0 : (symbol >> 4) + 1);
     if (symbol < 0 || left < -1)
-        lane->status = LANE_ODD;
+        lane->status = LANE_DAMAGED;
     else if (is_last || left == -1)
         begin_block(lane);
     else

@@ -64,6 +64,7 @@ class Walk(ctypes.Structure):
         ("num_records", ctypes.c_int32),
         ("num_scanned", ctypes.c_int32),
         ("is_odd", ctypes.c_int32),
+        ("is_damaged", ctypes.c_int32),
     ]
 
 
@@ -199,7 +200,8 @@ class Walker:
 
     def walk(self, start: int, end: int) -> Tuple[Walk, "array[int]", "array[float]"]:
         """Pass sound records from `start` on, those that begin before `end`: where that came to, and the records'
-        offsets and labels. When `is_odd` the record at `behind` is another kind, or has a fault."""
+        offsets and labels. When `is_odd` the record at `behind` is another kind, or has a fault; when
+        `is_damaged` too, its JPEG has codes that are none, which libjpeg may pass over in silence."""
         walk = Walk()
         self._library.mlbench_walk(
             self._handle, start, end, self.BATCH, self._offsets, self._labels, ctypes.byref(walk)

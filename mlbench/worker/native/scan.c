@@ -1,6 +1,7 @@
 /* The markers of a baseline JPEG, and which bytes between them are codes. What is read here is the plain kind, one scan
    of all components, as cameras and encoders write nearly all files. Anything else, and anything odd, is left to libjpeg:
-   this must never call a file sound that libjpeg complains of. The format is that of ITU T.81, annex B. */
+   this must never call a file sound that libjpeg complains of. Codes that are none are told from odd ones: libjpeg's
+   fast decoder passes over them in silence. The format is that of ITU T.81, annex B. */
 #include "scan.h"
 
 #include <stdlib.h>
@@ -306,7 +307,9 @@ static int begin_scan(struct scan *scan, struct tables *tables, const struct ima
 static int goes_on(struct scan *scan, struct image *image) {
     if (scan->lane.status == LANE_SOUND && scan->units_left)
         return begin_codes(scan);
-    image->is_sound = scan->lane.status == LANE_SOUND;
+    image->verdict = scan->lane.status == LANE_SOUND     ? SCAN_SOUND
+                     : scan->lane.status == LANE_DAMAGED ? SCAN_DAMAGED
+                                                         : SCAN_UNKNOWN;
     return 0;
 }
 
@@ -317,7 +320,7 @@ void scan_images(struct scanner *self, struct image *images, int count, int64_t 
         for (int i = 0; i < NUM_LANES; i++) {
             while (!current[i] && next < count) {
                 struct image *image = images + next++;
-                image->is_sound = 0;
+                image->verdict = SCAN_UNKNOWN;
                 if (begin_scan(scans + i, &self->tables, image, max_pixels))
                     current[i] = image;
                 else

@@ -70,7 +70,12 @@ struct unit {
 
 enum { CODES_PADDING = 512 }; /* zeros behind the codes: more than a block can take */
 
-enum lane_status { LANE_RUNS, LANE_SOUND, LANE_ODD };
+enum lane_status {
+    LANE_RUNS,
+    LANE_SOUND,
+    LANE_ODD,    /* the codes do not end where they should */
+    LANE_DAMAGED /* bits that are no code, more coefficients than a block has, or far too few codes */
+};
 
 /* A walk over codes, for a block at a time: where it is. */
 struct lane {
@@ -93,12 +98,17 @@ void lane_begin(struct lane *lane, const struct unit *unit, const uint8_t *codes
 void lane_run(struct lane *lane);
 void lanes_run(struct lane *a, struct lane *b);
 
-/* An encoded image, and whether it is sound: libjpeg reads it without error or warning. 0: it may not be (or it is of a
-   kind that is not read here), so ask libjpeg. */
+enum verdict {
+    SCAN_UNKNOWN, /* not of a kind that is read here, or odd: ask libjpeg */
+    SCAN_SOUND,   /* libjpeg reads it without error or warning */
+    SCAN_DAMAGED  /* no encoder writes such codes, whether libjpeg says so or mends them in silence */
+};
+
+/* An encoded image and what the scan found. */
 struct image {
     const uint8_t *data;
     size_t size;
-    int is_sound;
+    enum verdict verdict;
 };
 
 struct scanner;

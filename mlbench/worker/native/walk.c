@@ -42,7 +42,8 @@ struct walk {
     uint64_t image_bytes; /* of the sound records */
     int32_t num_records;
     int32_t num_scanned; /* of them found sound without libjpeg */
-    int32_t is_odd; /* 1: the record at `behind` is not plainly sound */
+    int32_t is_odd;      /* 1: the record at `behind` is not plainly sound */
+    int32_t is_damaged;  /* 1: it is a JPEG, and some of its codes are none */
 };
 
 EXPORT void mlbench_walker_close(struct walker *self) {
@@ -152,8 +153,10 @@ static void gather(struct walker *self, uint64_t at, uint64_t end) {
 
 /* What the scan was not certain of is read by libjpeg. */
 static int is_sound(struct walker *self, const struct image *image) {
-    if (!self->decodes || image->is_sound)
+    if (!self->decodes || image->verdict == SCAN_SOUND)
         return 1;
+    if (image->verdict == SCAN_DAMAGED)
+        return 0;
     struct item result;
     return check_jpeg(self->decoder, image->data, image->size, self->max_pixels, &result) == IMAGE_OK &&
            result.num_warnings == 0;
@@ -179,11 +182,12 @@ EXPORT void mlbench_walk(struct walker *self, uint64_t from, uint64_t end, int m
         self->next_at = record->behind;
         if (!is_sound(self, image)) {
             walk->is_odd = 1;
+            walk->is_damaged = image->verdict == SCAN_DAMAGED;
             return;
         }
         offsets[walk->num_records] = walk->behind;
         labels[walk->num_records++] = record->label;
-        walk->num_scanned += self->decodes && image->is_sound;
+        walk->num_scanned += self->decodes && image->verdict == SCAN_SOUND;
         walk->image_bytes += image->size;
         walk->behind = record->behind;
     }
