@@ -17,7 +17,7 @@ from mlbench.config import BenchmarkConfig, Config, DataConfig, TrainingConfig
 from mlbench.errors import ConfigError, near_miss
 from mlbench.wording import count_of
 from mlbench.worker.job import Optimizer
-from mlbench.worker.model import RESNET50, zoo_names
+from mlbench.worker.model import RESNET50, least_px, zoo_names
 
 MAX_SEED = (1 << 31) - 1
 """Seeds fit a signed 32-bit integer, which every library takes."""
@@ -29,7 +29,7 @@ def check_values(config: Config) -> None:
         _check_leaf(key, value, hint)
     _check_data(config.data)
     if Stage.train in config.benchmark.stages:
-        _check_model(config.benchmark)
+        _check_model(config.benchmark, config.data.image_px)
     _check_training(config.training)
     if config.seed is not None and config.seed + config.repeats + config.warmup_runs > MAX_SEED:
         raise ConfigError(f"seed={config.seed}: expected a seed whose runs' numbers stay below {MAX_SEED}")
@@ -105,12 +105,16 @@ def _check_data(data: DataConfig) -> None:
     _at_least("data.augmentation.resize_val_px", augmentation.resize_val_px, 1)
 
 
-def _check_model(benchmark: BenchmarkConfig) -> None:
+def _check_model(benchmark: BenchmarkConfig, image_px: int) -> None:
     known = (RESNET50, *zoo_names())
     if benchmark.model not in known:
         raise ConfigError(
             f"benchmark.model={benchmark.model}: no such model{near_miss(benchmark.model, known) or ';'} known ones "
             f"are {', '.join(known)}"
+        )
+    if image_px < least_px(benchmark.model):
+        raise ConfigError(
+            f"data.image_px={image_px}: {benchmark.model} takes images of {least_px(benchmark.model)} pixels and more"
         )
 
 

@@ -27,6 +27,23 @@ def zoo_names() -> Tuple[str, ...]:
     return tuple(names)
 
 
+_LEAST_PX = (
+    ("vgg", 32),
+    ("alexnet", 63),
+    ("squeezenet1.1", 209),
+    ("squeezenet1.0", 213),
+    ("densenet", 221),
+    ("inceptionv3", 299),
+)
+"""Beginning of a model's name and the least side, pixels, whose image its last pooling still covers; others take any.
+A test asks MXNet for each."""
+
+
+def least_px(name: str) -> int:
+    """Least side of the images that a model takes, pixels."""
+    return next((px for head, px in _LEAST_PX if name.startswith(head)), 1)
+
+
 def tensor_names() -> List[str]:
     """Names of ResNet-50's 161 trainable tensors."""
     names = ["conv0_weight", "bn0_gamma", "bn0_beta"]

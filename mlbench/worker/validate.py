@@ -14,7 +14,7 @@ from typing import Any, Sequence
 
 from . import job as schema
 from .job import Data, Job, JobError, Model, Optimizer, Schedule
-from .model import RESNET50, zoo_names
+from .model import RESNET50, least_px, zoo_names
 
 KINDS = ("train", "throughput")
 PIPELINES = ("mxnet", "native", "dali")
@@ -133,7 +133,7 @@ def _check_data(job: TrainingJob) -> None:
     data = job.data
     _one_of("job.data.pipeline", data.pipeline, PIPELINES)
     _at_least("job.data.num_train", data.num_train, 1)
-    _at_least("job.data.image_px", data.image_px, 1)
+    _at_least("job.data.image_px", data.image_px, least_px(job.model.name))
     _at_least("job.data.num_threads", data.num_threads, 1)
     _at_least("job.data.prefetch_batches", data.prefetch_batches, 1)
     for value in data.std_rgb:

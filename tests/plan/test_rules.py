@@ -64,6 +64,11 @@ REFUSED = [
     (["limits.max_minutes=inf"], "limits.max_minutes=inf"),
     (["launcher.ssh_timeout_s=0"], "launcher.ssh_timeout_s=0"),
     (["benchmark.model=resnet51"], "benchmark.model=resnet51: no such model; did you mean 'resnet"),
+    (["benchmark.model=vgg16", "data.image_px=31"], "data.image_px=31: vgg16 takes images of 32 pixels and more"),
+    (
+        ["benchmark=resnet50_throughput", "benchmark.model=inceptionv3", "data.image_px=224"],
+        "data.image_px=224: inceptionv3 takes images of 299 pixels and more",
+    ),
     (["benchmark.model=qqq"], "benchmark.model=qqq: no such model; known ones are resnet50, "),
     ([CLOSED, "repeats=4"], "repeats=4: the closed division scores 5 runs"),
     ([CLOSED, "repeats=6"], "repeats=6: the closed division scores 5 runs"),

@@ -13,7 +13,7 @@ import mlperf_logging.compliance_checker as checker
 import pytest
 
 from mlbench.worker.job import Job, JobError, Model
-from mlbench.worker.model import build, initialise, tensor_names, trainable
+from mlbench.worker.model import build, initialise, least_px, tensor_names, trainable
 
 MakeJob = Callable[..., Job]
 pytestmark = [pytest.mark.training, pytest.mark.slow]
@@ -113,6 +113,21 @@ def test_build_zoo_resnet50_is_another_model(mx: Any, settings: Model) -> None:
     net.initialize()
     net(mx.nd.zeros((1, 3, 32, 32)))
     assert sum(sizes(net).values()) == 25575912  # facts.md
+
+
+@pytest.mark.parametrize("name", ["resnet18_v1", "vgg16", "alexnet", "squeezenet1.0", "squeezenet1.1", "densenet121",
+                                  "inceptionv3", "mobilenet0.25", "mobilenetv2_0.25"])  # fmt: skip
+def test_least_px_is_taken_by_mxnet_and_one_less_is_not(mx: Any, settings: Model, name: str) -> None:
+    network = build(mx, dataclasses.replace(settings, name=name, num_classes=10), "cpu")(mx.sym.var("data"))
+
+    def fits(px: int) -> bool:
+        try:
+            return network.infer_shape(data=(1, 3, px, px))[1] == [(1, 10)]
+        except mx.base.MXNetError:
+            return False
+
+    assert fits(least_px(name))
+    assert least_px(name) == 1 or not fits(least_px(name) - 1)
 
 
 def test_build_unknown_name_is_refused(mx: Any, settings: Model) -> None:
