@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +28,12 @@ app = verb_app("List, show, query and export what is in the database.")
 
 MAX_LIMIT = 1_000_000_000
 """What the driver of a database can still count."""
+MAX_TIME_S = 1_000_000.0
+"""As much as a server takes for a limit."""
+CELL_LENGTH = 2000
+GRACE_S = 2.0
+"""What a query gets beyond its time limit to end by itself, with the better sentence."""
+EXIT_TOO_LONG = 2
 
 SystemOption = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="A part of the system's name.")]
 BenchmarkOption = Annotated[str | None, typer.Option("--benchmark", metavar="NAME", help="For example resnet.")]
@@ -100,7 +110,8 @@ def query(
         int, typer.Option("--limit", min=1, max=MAX_LIMIT, metavar="N", help="Rows to show at most.")
     ] = 1000,
     time_limit: Annotated[
-        float, typer.Option("--time-limit", min=0.1, metavar="SECONDS", help="End the query after this time.")
+        float,
+        typer.Option("--time-limit", min=0.1, max=MAX_TIME_S, metavar="SECONDS", help="End the query after this time."),
     ] = 10.0,
     db: DbOption = None,
 ) -> None:
@@ -110,14 +121,15 @@ def query(
     from mlbench.store.export import plain, unique_names
     from mlbench.store.query import run_query
 
-    result = run_query(open_database(db, readonly=True), sql, max_rows=limit, time_limit_s=time_limit)
+    with _ended_at(time_limit):
+        result = run_query(open_database(db, readonly=True), sql, max_rows=limit, time_limit_s=time_limit)
     if as_json:
         names = list(unique_names(result.columns))
         print_json([dict(zip(names, map(_json_value, row), strict=True)) for row in result.rows])
     else:
         table = make_table(list(unique_names(result.columns)))
         for row in result.rows:
-            add_row(table, map(plain, row))
+            add_row(table, (_cell(plain(value)) for value in row))
         make_console().print(table)
     if result.truncated:
         print_text(f"the first {count_of(limit, 'row')}; more with --limit", stderr=True)
@@ -167,6 +179,25 @@ def export(
     export_rows_to(engine, format_, what, out, filters, limit)
 
 
+@contextmanager
+def _ended_at(limit_s: float) -> Iterator[None]:
+    """End this process when the query within takes longer still: one call of a function of the database, a search
+    in a long value for one, never looks at the clock, and a server may have stopped to answer."""
+
+    def end() -> None:
+        print(f"mlbench: results query: took longer than {limit_s:g} s and was ended; ask for less", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(EXIT_TOO_LONG)
+
+    timer = threading.Timer(limit_s + GRACE_S, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _filters(
     system: str | None,
     benchmark: str | None,
@@ -202,6 +233,14 @@ def _open_if_there(db: str | None) -> Engine | None:
             raise
         print(f"mlbench: {error}", file=sys.stderr)
         return None
+
+
+def _cell(value: object) -> object:
+    """A value as a table shows it: of megabytes nobody reads more than the beginning, and a terminal would choke."""
+    text = value if isinstance(value, str) else str(value) if isinstance(value, bytes | list | dict) else None
+    if text is None or len(text) <= CELL_LENGTH:
+        return value
+    return f"{text[:CELL_LENGTH]}... ({len(text)} characters; --json shows all)"
 
 
 def _json_value(value: object) -> object:

@@ -2,13 +2,17 @@
 
 SQLite: the file is opened read only, an authorizer lets nothing pass but reading, and a progress handler ends the
 query at its time limit. PostgreSQL: a cursor (which takes only SELECT, VALUES and WITH) in a read only transaction
-with statement_timeout, sent as one prepared statement, so that a second one behind a semicolon is refused.
+with statement_timeout, sent as one prepared statement, so that a second one behind a semicolon is refused; a superuser
+puts off his rights first. What it changed nevertheless, a large object for one, is rolled back.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import sqlite3
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,11 @@ from mlbench.store.faults import display_name, path_of
 DEFAULT_ROWS = 1000
 DEFAULT_TIME_S = 10.0
 MAX_VALUE_BYTES = 50_000_000
+MAX_RESULT_BYTES = 200_000_000
+"""Of all rows together, which are kept in memory until they are shown."""
+_STEP_BYTES = 8_000_000
+_SMALL_BYTES = 16
+_READS_ONLY = "pg_read_all_data"
 _STEPS_BETWEEN_CLOCKS = 2000
 _READING_PRAGMAS = {"table_info", "table_list", "table_xinfo", "index_list", "index_info", "foreign_key_list"}
 _HARMLESS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
@@ -66,7 +75,10 @@ def _query_sqlite(path: Path, text: str, max_rows: int, time_limit_s: float) -> 
         connection.set_authorizer(_authorize)
         connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_CLOCKS)
         cursor = connection.execute(text)
-        rows = cursor.fetchmany(max_rows + 1)
+        size, rows = _Size(), []
+        for row in itertools.islice(cursor, max_rows + 1):
+            size.add(row)
+            rows.append(row)
         columns = tuple(item[0] for item in cursor.description or ())
     except sqlite3.Warning as error:
         raise InputError("results query: found several statements, expected one SELECT") from error
@@ -100,7 +112,7 @@ def _authorize(action: int, first: str | None, second: str | None, _database: st
 def _sqlite_refusal(error: sqlite3.Error, time_limit_s: float) -> str:
     said = str(error)
     if "interrupted" in said:
-        return f"results query: took longer than {time_limit_s:g} s and was ended; ask for less or give --time-limit"
+        return _too_long(time_limit_s)
     if any(word in said for word in ("not authorized", "authorization denied", "prohibited", "readonly")):
         return f"results query: may only read, and the database refused this ({said})"
     return f"results query: {said}"
@@ -117,20 +129,71 @@ def _query_postgres(engine: Engine, text: str, max_rows: int, time_limit_s: floa
         driver.rollback()
         with driver.cursor() as cursor:
             cursor.execute("SET TRANSACTION READ ONLY")
+            if _is_superuser(driver):
+                # A superuser could read and write the server's files by functions made for it.
+                cursor.execute(f"SET LOCAL ROLE {_READS_ONLY}")
             cursor.execute(f"SET LOCAL statement_timeout = {max(1, int(time_limit_s * 1000))}")
             # Prepared, the server itself takes exactly one statement; a cursor takes none but a query.
             cursor.execute(f"DECLARE mlbench_query NO SCROLL CURSOR FOR {statement}".encode(), prepare=True)
-            cursor.execute(f"FETCH FORWARD {max_rows + 1} FROM mlbench_query")
-            rows = cursor.fetchall()
+            rows = _fetched(cursor, max_rows + 1, time.monotonic() + time_limit_s)
             columns = tuple(item.name for item in cursor.description or ())
     except psycopg.errors.QueryCanceled as error:
-        raise InputError(
-            f"results query: took longer than {time_limit_s:g} s and was ended; ask for less or give --time-limit"
-        ) from error
+        raise InputError(_too_long(time_limit_s)) from error
     except psycopg.Error as error:
         said = (error.diag.message_primary or str(error)).strip()
         raise InputError(f"results query: {said} ({display_name(engine)})") from error
     finally:
-        driver.rollback()
+        with contextlib.suppress(psycopg.Error):
+            driver.rollback()
         connection.close()
     return QueryResult(columns, rows[:max_rows], len(rows) > max_rows)
+
+
+def _is_superuser(driver: Any) -> bool:
+    """Asked without a round trip. Older servers have no role that may read all tables and nothing else."""
+    return bool(driver.info.server_version >= 140000) and bool(driver.info.parameter_status("is_superuser") == "on")
+
+
+def _fetched(cursor: Any, num_wanted: int, deadline: float) -> list[tuple[Any, ...]]:
+    """Rows in steps, at first one alone, so that large ones are known before many of them are asked for."""
+    size = _Size()
+    rows: list[tuple[Any, ...]] = []
+    step = 1
+    while True:
+        cursor.execute(f"FETCH FORWARD {step} FROM mlbench_query")
+        found = cursor.fetchall()
+        for row in found:
+            size.add(row)
+        rows += found
+        if len(found) < step or len(rows) == num_wanted:
+            return rows
+        average = max(1, size.total_bytes // len(rows))
+        step = max(1, min(num_wanted - len(rows), _STEP_BYTES // average))
+        left_s = max(0.001, deadline - time.monotonic())
+        cursor.execute(f"SET LOCAL statement_timeout = {int(left_s * 1000)}")
+
+
+class _Size:
+    """How large an answer has become, in bytes, more or less."""
+
+    def __init__(self) -> None:
+        self.total_bytes = 0
+
+    def add(self, row: Sequence[Any]) -> None:
+        """Raises InputError beyond MAX_RESULT_BYTES."""
+        for value in row:
+            if isinstance(value, str | bytes):
+                self.total_bytes += len(value)
+            elif isinstance(value, list | dict):
+                self.total_bytes += len(str(value))
+            else:
+                self.total_bytes += _SMALL_BYTES
+        if self.total_bytes > MAX_RESULT_BYTES:
+            raise InputError(
+                f"results query: the answer is larger than {MAX_RESULT_BYTES // 1_000_000} MB; ask for fewer columns "
+                "or rows, or give a smaller --limit"
+            )
+
+
+def _too_long(time_limit_s: float) -> str:
+    return f"results query: took longer than {time_limit_s:g} s and was ended; ask for less or give --time-limit"

@@ -38,7 +38,7 @@ from tests.support.run_sets import make_run_set
 pytestmark = pytest.mark.slow
 NUM_KILLS = 30
 LEAST_KILLED = 12
-LEAST_AT_WORK = 3
+LEAST_AT_WORK = 1
 LIMIT_S = 120
 SEED = int(os.environ.get("MLBENCH_TEST_SEED", str(random.randrange(10**6))))
 Rows = dict[str, dict[str, list[str]]]
@@ -101,7 +101,7 @@ def _kill_many(scene: Scene) -> Rows:
     killed = at_work = 0
     for number in range(NUM_KILLS):
         before = {item.run_set for item in all_run_sets(db)}
-        in_time = scene.kill_after(draw.uniform(0.3, 1.0) * whole_s)
+        in_time = scene.kill_after(draw.uniform(0.5, 1.0) * whole_s)
         killed += in_time
         # On a machine that others use too, the time of one go says little of the next.
         whole_s *= 1.0 if in_time else 0.9

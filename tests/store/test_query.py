@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -116,6 +117,21 @@ def test_query_opens_time_lines_in_sqlite(tmp_path: Path) -> None:
         "WITH x AS (DELETE FROM run RETURNING 1) SELECT * FROM x",
         "COPY (SELECT 1) TO PROGRAM 'true'",
         "SELECT * FROM run FOR UPDATE",
+        "SELECT setval('run_id_seq', 1)",
+        "SELECT * INTO other FROM run",
+        "COPY run TO STDOUT",
+        "WITH x AS (INSERT INTO baseline VALUES ('x', 1, now()) RETURNING 1) SELECT * FROM x",
+        "CREATE TEMP TABLE other AS SELECT 1",
+        "LOCK TABLE run",
+        "DO $$ BEGIN DELETE FROM run; END $$",
+        "CALL nothing()",
+        # files of the server, with the rights of a superuser, who runs these tests
+        "SELECT pg_read_file('/etc/hostname')",
+        "SELECT pg_ls_dir('.')",
+        "SELECT lo_import('/etc/hostname')",
+        "SELECT lo_export(1, '/tmp/mlbench-test-export')",
+        "SELECT query_to_xml('SELECT pg_read_file(''/etc/hostname'')', true, true, '')",
+        "SELECT pg_reload_conf()",
     ],
 )
 def test_query_on_postgres_leaves_no_way_around(postgres_url: str, sql: str) -> None:
@@ -159,3 +175,67 @@ def test_query_interrupted_by_ctrl_c_is_not_called_too_slow(tmp_path: Path) -> N
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40)
 
     assert (done.returncode, done.stderr) == (130, "mlbench: interrupted\n")
+
+
+@pytest.mark.postgres
+def test_query_on_postgres_changes_nothing_that_stays(postgres_url: str) -> None:
+    """A large object may be made in a read only transaction; it goes with it."""
+    save_run_set(open_database(postgres_url), make_run_set())
+    db = open_database(postgres_url, readonly=True)
+    run_query(db, "SELECT lo_create(0)")
+    assert run_query(db, "SELECT count(*) FROM pg_largeobject_metadata").rows == [(0,)]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT pg_sleep(30)",
+        "SELECT set_config('statement_timeout', '0', true), pg_sleep(30)",
+        "SELECT pg_sleep(0.2) FROM generate_series(1, 100)",
+        "SELECT count(*) FROM generate_series(1, 1000000000000)",
+    ],
+)
+def test_query_on_postgres_that_sleeps_or_counts_is_ended(postgres_url: str, sql: str) -> None:
+    open_database(postgres_url)
+    db = open_database(postgres_url, readonly=True)
+    begun = time.monotonic()
+    with pytest.raises(InputError, match=r"took longer than 0\.5 s"):
+        run_query(db, sql, time_limit_s=0.5)
+    assert time.monotonic() - begun < 20
+
+
+def test_query_with_an_answer_larger_than_memory_should_hold_is_refused(
+    filled: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlbench.store.query.MAX_RESULT_BYTES", 1_000_000)
+    many = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 500)"
+    text = "replace(hex(zeroblob(5000)), '0', 'x')" if filled.dialect.name == "sqlite" else "repeat('x', 10000)"
+    with pytest.raises(InputError, match="the answer is larger than 1 MB"):
+        run_query(filled, f"{many} SELECT x, {text} FROM c")
+    assert len(run_query(filled, f"{many} SELECT x, {text} FROM c", max_rows=50).rows) == 50
+
+
+@pytest.mark.parametrize("num", [1, 2, 3, 7, 250])
+def test_query_rows_fetched_in_steps_are_all_there_in_order(filled: Engine, num: int) -> None:
+    counted = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 250) SELECT x FROM c"
+    found = run_query(filled, counted, max_rows=num)
+    assert found.rows == [(number,) for number in range(1, num + 1)]
+    assert found.truncated == (num < 250)
+
+
+@pytest.mark.slow
+def test_query_stuck_in_one_function_is_ended_by_the_verb(tmp_path: Path) -> None:
+    """SQLite looks at the clock between its steps; a search in a long value is one step of minutes."""
+    save_run_set(open_database(str(tmp_path / "x.sqlite")), make_run_set())
+    sql = "SELECT instr(zeroblob(20000000), zeroblob(10000000) || x'01')"
+    done = subprocess.run(
+        [sys.executable, "-m", "mlbench.cli.main", "results", "query", sql, "--time-limit", "0.5"],
+        env={**os.environ, "MLBENCH_DB_URL": str(tmp_path / "x.sqlite")},
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("mlbench: results query: took longer than 0.5 s")
+    assert done.stdout == ""
