@@ -275,6 +275,7 @@ def _payloads(part: Part, stamp: Stamp) -> Iterator[tuple[bytes, int]]:
             yield _image_payload(name, label, key, stamp), 0
         return
     readers: dict[str, RecordReader] = {}
+    name = ""
     try:
         for offset, name in lines:
             if name not in readers:
@@ -287,6 +288,8 @@ def _payloads(part: Part, stamp: Stamp) -> Iterator[tuple[bytes, int]]:
             yield payload, behind - offset
     except RecordFault as fault:
         raise InputError(f"{fault}") from fault
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror}") from error
     finally:
         for reader in readers.values():
             reader.close()

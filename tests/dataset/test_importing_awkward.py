@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import math
 import os
@@ -12,7 +13,7 @@ import pytest
 
 from mlbench.dataset import importing
 from mlbench.errors import InputError
-from mlbench.worker.recordio import MAX_PAYLOAD_BYTES, RecordWriter, pack_image
+from mlbench.worker.recordio import MAX_PAYLOAD_BYTES, RecordReader, RecordWriter, pack_image
 from tests.dataset.test_importing import CLASSES, JPEG, contents, make_tree, run
 
 
@@ -377,3 +378,16 @@ def test_import_of_a_record_whose_label_is_no_class_names_it(tmp_path: Path, lab
         writer.write(1, pack_image(label, 1, JPEG))
     with pytest.raises(InputError, match=r"train\.rec, offset 36: label .*, expected a whole number"):
         run(records, tmp_path / "out")
+
+
+def test_import_of_a_record_file_that_cannot_be_read_names_it_and_not_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(make_tree(tmp_path / "tree"), tmp_path / "first")
+
+    def broken(self: RecordReader, offset: int) -> tuple[bytes, int]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(RecordReader, "read_with_end", broken)
+    with pytest.raises(InputError, match=r"first/train\.rec: cannot be read: Input/output error"):
+        run(tmp_path / "first", tmp_path / "out")
