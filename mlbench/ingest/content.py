@@ -9,7 +9,8 @@ from pathlib import Path
 from mlbench.errors import InputError
 
 READER_VERSION = 1
-"""Raised when the same files give other rows, so that stored rows are brought up to date."""
+"""Raised by the change that makes the same files give other rows, of run folders or of imports: they then have another
+hash, `mlbench import` replaces what it would leave alone, and `mlbench db verify` says that the reader has changed."""
 _CHUNK = 1 << 20
 
 

@@ -33,10 +33,9 @@ from mlbench.ingest.build import (
     run_results,
     utc,
 )
+from mlbench.ingest.content import READER_VERSION
 from mlbench.store.tables import RunSet, System
 
-READER_VERSION = 1
-"""Raised when the same files give other rows, so that importing them again replaces what is stored."""
 MAX_SCALING_BYTES = 65_536
 
 

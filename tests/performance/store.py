@@ -116,7 +116,7 @@ def _create(server: str | None, *urls: str) -> None:
 
 def _drop(server: str | None, *urls: str) -> None:
     if server is not None:
-        _administer(server, [f'DROP DATABASE IF EXISTS "{_database(url)}"' for url in urls])
+        _administer(server, [f'DROP DATABASE IF EXISTS "{_database(url)}" WITH (FORCE)' for url in urls])
 
 
 def _database(url: str) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, func, insert, select
 
+from mlbench.store.bulk import insert_rows
 from mlbench.store.engine import open_database, reading, retried
 from mlbench.store.repository import (
     RunSetFilter,
@@ -213,7 +214,7 @@ def _insert(connection: Connection, patterns: Sequence[RunSetRows], numbers: Seq
                 by_table.setdefault(table.name, []).extend(row | {"run_id": run_id} for row in children)
     for table in RunSet.metadata.sorted_tables:
         if by_table.get(table.name):
-            connection.execute(insert(table), by_table[table.name])
+            insert_rows(connection, table, by_table[table.name])
 
 
 def shape(engine: Engine) -> Shape:
