@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mlbench.worker.native import build
 from mlbench.worker.native import library as native
 from mlbench.worker.recordio import RecordWriter, pack_image, read_index
 
@@ -34,11 +35,13 @@ PLAIN: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def library() -> Any:
-    try:
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    if build.is_current(build.library_path()):
         return native.load()
-    except native.NativeError as error:
-        pytest.skip(f"native decoder: {error}")
+    try:
+        return native.load(build.build(str(tmp_path_factory.mktemp("native"))))
+    except build.BuildError as error:
+        pytest.skip(f"the native decoder cannot be built here: {error}")
 
 
 def picture(mode: str = "RGB", width: int = 90, height: int = 67) -> Any:

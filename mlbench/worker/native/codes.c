@@ -1,5 +1,5 @@
-/* Huffman tables as files define them, made into look-ups that pass several symbols at once. Values are not needed, only
-   where symbols end and how many coefficients they fill. The format is that of ITU T.81, annexes C and F. */
+/* Huffman tables as files define them, made into look-ups that pass several symbols at once. Values are not needed,
+   only where symbols end and how many coefficients they fill. The format is that of ITU T.81, annexes C and F. */
 #include "scan.h"
 
 #include <stdlib.h>

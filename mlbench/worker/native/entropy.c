@@ -39,8 +39,8 @@ struct passed {
         lane.state |= 56;                                                                                              \
     } while (0)
 
-/* Pass one symbol of any length with its extra bits; -1: no such code. The bits held tell where the symbol begins; `word`
-   is read anew. */
+/* Pass one symbol of any length with its extra bits; -1: no such code. The bits held tell where the symbol begins;
+   `word` is read anew. (By value, so that a walk may keep its lane in registers.) */
 static __attribute__((noinline)) struct passed read_symbol(const struct table *table, const uint8_t *at, int held) {
     const int bytes = (held + 7) >> 3, offset = bytes * 8 - held;
     struct passed passed = {at - bytes, big_endian(at - bytes) << offset, 0, -1};
@@ -95,8 +95,8 @@ INLINE void begin_block(struct lane *lane) {
     lane->state -= entry;
 }
 
-/* An entry has made the lane's state negative: the end of the block, a long code, or a block that ends among the symbols
-   of one look-up, which are then passed one at a time. */
+/* An entry has made the lane's state negative: the end of the block, a long code, or a block that ends among the
+   symbols of one look-up, which are then passed one at a time. */
 INLINE void stop_over(struct lane *lane, int32_t entry) {
     const int32_t before = lane->state + entry, after = before - (entry & ~STOP_FLAGS);
     if (entry & END_OF_BLOCK ? after >= 0 : !(entry & SLOW) && after >> RUN_AT == -1) {

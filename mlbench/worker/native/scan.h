@@ -33,8 +33,8 @@ enum {
     STOP_FLAGS = END_OF_BLOCK | STOP | SLOW
 };
 
-/* A table built for walking. A look-up of the next `bits` bits gives an entry: the symbol that they begin with, and with
-   AC tables those behind it that lie wholly among them, all with their extra bits. */
+/* A table built for walking. A look-up of the next `bits` bits gives an entry: the symbol that they begin with, and
+   with AC tables those behind it that lie wholly among them, all with their extra bits. */
 struct table {
     struct definition definition;
     enum table_kind kind;

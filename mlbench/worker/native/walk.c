@@ -88,8 +88,8 @@ static int hold(struct walker *self, size_t size) {
     return 1;
 }
 
-/* Fill the block from offset `at` on, at least `needed` bytes of it. The disk is asked for what follows, so that it works
-   while images are read. 0: the file is shorter, cannot be read, or there is no memory. */
+/* Fill the block from offset `at` on, at least `needed` bytes of it. The disk is asked for what follows, so that it
+   works while images are read. 0: the file is shorter, cannot be read, or there is no memory. */
 static int fill(struct walker *self, uint64_t at, uint64_t end, size_t needed) {
     if (!hold(self, needed))
         return 0;
