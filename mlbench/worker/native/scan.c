@@ -1,7 +1,7 @@
 /* The markers of a baseline JPEG, and which bytes between them are codes. What is read here is the plain kind, one scan
    of all components, as cameras and encoders write nearly all files. Anything else, and anything odd, is left to
-   libjpeg: this must never call a file sound that libjpeg complains of. Codes that are none are told from odd ones: libjpeg's
-   fast decoder passes over them in silence. The format is that of ITU T.81, annex B. */
+   libjpeg: this must never call a file sound that libjpeg complains of. Codes that are none are told from odd ones,
+   for libjpeg's fast decoder passes over them in silence. The format is that of ITU T.81, annex B. */
 #include "scan.h"
 
 #include <stdlib.h>
