@@ -31,7 +31,8 @@ def blocks(objects: Sequence[Tuple[str, int]], pattern: str, block_bytes: int, r
     """Where to read next, without end: one after the other from a place of this rank's own, or anywhere."""
     whole = [(split_url(url), size) for url, size in objects if size >= block_bytes]
     if not whole:
-        raise DataFault("no object holds a block of %d bytes" % block_bytes)
+        largest = max((size for _, size in objects), default=0)
+        raise DataFault("no object holds a block of %d bytes, the largest has %d" % (block_bytes, largest))
     draw = random.Random(rank)
     number, offset = rank % len(whole), 0
     while True:
@@ -79,10 +80,13 @@ class _Test:
 
     def _read_until(self, until: float) -> None:
         while time.monotonic() < until and not self._faults:
-            with self._lock:
-                bucket, key, offset = next(self._source)
-            began = time.perf_counter()
             try:
+                with self._lock:
+                    block = next(self._source, None)
+                if block is None:
+                    return  # another thread met the fault that ended the source
+                bucket, key, offset = block
+                began = time.perf_counter()
                 read_range(self._endpoints, bucket, key, offset, self._block_bytes)
             except DataFault as error:
                 with self._lock:
