@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import re
 from pathlib import Path
 
 from mlbench.choices import Device, Pipeline
@@ -9,6 +11,8 @@ from mlbench.config import AugmentationConfig, Config, DataConfig
 from mlbench.plan.estimate import Rate
 from mlbench.plan.types import DataPlan
 from mlbench.worker.job import Augmentation, Data
+
+_SHARD = re.compile(r"-(\d{5,})-of-(\d{5,})")
 
 
 def plan_data(config: Config, path_given: str, device: Device, threads_per_rank: int, rate: Rate | None) -> DataPlan:
@@ -48,15 +52,31 @@ def plan_data(config: Config, path_given: str, device: Device, threads_per_rank:
 
 
 def _files(folder: str, names: list[str]) -> list[str]:
-    """Each name in the folder; a pattern (`train-*.rec`) stands for the files that match, in order of their names."""
+    """Each name in the folder; a pattern (`train-*.rec`) stands for the files that match, in order of their names, and
+    the name of a file that is not there for its shards, when they are all there."""
     found: list[str] = []
     for name in names:
-        if "*" in name and not folder.startswith("s3://"):
-            matches = sorted(str(path) for path in Path(folder).glob(name))
-            found += matches or [f"{folder}/{name}"]
+        whole = f"{folder.rstrip('/')}/{name}"
+        if folder.startswith("s3://"):
+            found.append(whole)
+        elif "*" in name:
+            found += sorted(str(path) for path in Path(folder).glob(name)) or [whole]
         else:
-            found.append(f"{folder.rstrip('/')}/{name}")
+            found += [whole] if Path(whole).exists() else _shards(Path(whole)) or [whole]
     return found
+
+
+def _shards(whole: Path) -> list[str]:
+    """`train-00000-of-00008.rec` and so on for `train.rec`; none unless they are one whole set."""
+    numbered: dict[int, dict[int, str]] = {}
+    for path in whole.parent.glob(f"{glob.escape(whole.stem)}-*{glob.escape(whole.suffix)}"):
+        match = _SHARD.fullmatch(path.stem.removeprefix(whole.stem))
+        if match:
+            numbered.setdefault(int(match[2]), {})[int(match[1])] = str(path)
+    if len(numbered) != 1:
+        return []
+    ((num_shards, shards),) = numbered.items()
+    return [shards[number] for number in range(num_shards)] if sorted(shards) == list(range(num_shards)) else []
 
 
 def _index(rec: str) -> str:
