@@ -73,17 +73,25 @@ def resolve(name: str) -> Path:
 
 
 def _stored_path(name: str) -> Path | None:
-    """Where the database says that the files of a run set are; None when it knows none of that name."""
+    """Where the database says that the files of a run set are; None when it knows none of that name.
+
+    Raises InputError: it knows the run set, but the files are not on this machine."""
     from mlbench.errors import InputError, StoreError
     from mlbench.store.engine import open_database
     from mlbench.store.repository import load_run_set
 
     try:
         engine = open_database(readonly=True)
-        path = load_run_set(engine, name).path
+        found = load_run_set(engine, name)
     except (InputError, StoreError):
         return None
-    return Path(path) if path is not None and Path(path).exists() else None
+    if found.path is not None and Path(found.path).exists():
+        return Path(found.path)
+    where = f" ({found.path})" if found.path is not None else ""
+    raise InputError(
+        f"{found.run_set}: is in the database, but its files{where} are not on this machine; do it where they are, or "
+        "bring them here with `mlbench results export --bundle` and `mlbench import --bundle`"
+    )
 
 
 def _print(report: Report, chosen: object) -> None:

@@ -87,6 +87,11 @@ def test_runs_at_once_on_two_machines_with_equal_paths_stay_apart(
         assert (report["removed"], len(report["kept"])) == ([], 1)
     assert {item.run_set for item in all_run_sets(open_database(postgres_url))} == set(own.values())
     assert own["b"] in first.run("results", "show", own["b"])
+    for verb in (("check", own["b"]), ("package", own["b"], "--out", "there")):
+        process = first.start(*verb)
+        _, errors = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 2
+        assert "are not on this machine; do it where they are" in errors
 
 
 def test_rebuild_removes_the_rows_of_its_own_lost_folders_alone(
