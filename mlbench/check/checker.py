@@ -112,6 +112,20 @@ def check(path: Path, *, ruleset: str | None = None, division: str | None = None
     return Report(subject=subject, findings=[*findings, *trees], sets=sets)
 
 
+def broken_rules(path: Path) -> list[str]:
+    """Ids of our own rules that the run set of mlbench in `path` breaks under its own ruleset; mlperf_logging is not
+    asked, which takes a second. Raises InputError: it cannot be read."""
+    broken: set[str] = set()
+    for item in locate(path, None).sets:
+        judged = judge(item)
+        broken |= _broken(_excuse(item, judged, _own_findings(item, judged, None), None))
+    return sorted(broken)
+
+
+def _broken(findings: Sequence[Finding]) -> set[str]:
+    return {item.rule for item in findings if item.severity is Severity.error and item.status is Status.failed}
+
+
 def _is_asked(item: ResultSet) -> bool:
     """Whether mlperf_logging has rules for it."""
     return bool(item.logs and item.benchmark and knows(item.ruleset, item.benchmark) and _is_result(item))
@@ -199,13 +213,7 @@ def _set_report(
     item: ResultSet, judged: Judged, findings: Sequence[Finding], report: OfficialReport | None
 ) -> SetReport:
     ours = [finding for finding in findings if not finding.rule.startswith("OFF-")]
-    broken = sorted(
-        {
-            finding.rule
-            for finding in ours
-            if finding.severity is Severity.error and finding.status is Status.failed
-        }
-    )  # fmt: skip
+    broken = sorted(_broken(ours))
     own = verdict(ours)
     official: Verdict | None = None
     if report is not None:

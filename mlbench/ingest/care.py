@@ -193,7 +193,10 @@ def _compare(engine: Engine, stored: StoredRunSet) -> Comparison:
         where = stored.path or "another machine"
         return Comparison(stored.run_set, Compared.files_missing, f"its files ({where}) are not here: not compared")
     if fresh.content_hash != stored.content_hash:
-        detail = f"the files of {stored.path} are not those that were stored; `mlbench db rebuild` reads them again"
+        detail = (
+            f"the files of {stored.path}, or how mlbench reads them, are not as when they were stored; "
+            "`mlbench db rebuild` reads them again"
+        )
         return Comparison(stored.run_set, Compared.files_changed, detail)
     kept = load_run_sets(engine, [stored.run_set], telemetry=True)[0]
     found = list(differences(kept, fresh))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlbench.errors import InputError
 
-READER_VERSION = 1
+READER_VERSION = 2
 """Raised by the change that makes the same files give other rows, of run folders or of imports: they then have another
 hash, `mlbench import` replaces what it would leave alone, and `mlbench db verify` says that the reader has changed."""
 _CHUNK = 1 << 20

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mlbench.analyse.score import RUNS_ASKED, Target, score_run_set
-from mlbench.check import rcp
+from mlbench.analyse.score import RUNS_ASKED, RunSetScore, ScoreStatus, Target, score_run_set
+from mlbench.check import checker, rcp
 from mlbench.check.judgement import target_of
 from mlbench.choices import BenchmarkKind
 from mlbench.collect.mllog import read_log
@@ -74,7 +74,7 @@ def read_run_set(folder: RunFolder) -> RunSet:
     row.host_facts = _host_facts(folder)
     counting = _that_count(attempts)
     _add_what_runs_tell(row, identity, counting)
-    _add_score(row, identity, counting)
+    _add_score(row, identity, counting, folder)
     row.content_hash = content_hash(folder.path, files_of(folder, folders))
     return row
 
@@ -231,7 +231,7 @@ def _add_what_runs_tell(row: RunSet, identity: RunSetFile, counting: Sequence[_A
     row.finished_at = max(ends, default=None)
 
 
-def _add_score(row: RunSet, identity: RunSetFile, counting: Sequence[_Attempt]) -> None:
+def _add_score(row: RunSet, identity: RunSetFile, counting: Sequence[_Attempt], folder: RunFolder) -> None:
     asked = RUNS_ASKED.get(identity.mlperf_name or "") if _is_scored(identity) else None
     raw = []
     if identity.rehearsal:
@@ -241,14 +241,22 @@ def _add_score(row: RunSet, identity: RunSetFile, counting: Sequence[_Attempt]) 
     if row.cache == "warm" and not identity.rehearsal:
         raw.append("the cache was not proven cold")
     factor, broken = _reference_convergence(row, identity, counting)
-    score = score_run_set(
-        run_results(item.run for item in counting),
-        num_asked=asked,
-        raw_reasons=raw,
-        broken_rules=broken,
-        rcp_factor=factor,
-    )
-    apply_score(row, score)
+
+    def score(broken_rules: Sequence[str]) -> RunSetScore:
+        return score_run_set(
+            run_results(item.run for item in counting),
+            num_asked=asked,
+            raw_reasons=raw,
+            broken_rules=broken_rules,
+            rcp_factor=factor,
+        )
+
+    found = score(broken)
+    if found.score_status is ScoreStatus.valid:
+        # What `mlbench check` would call broken has no score here either.
+        rules = checker.broken_rules(folder.path)
+        found = score([f"broken: {', '.join(rules)}"]) if rules else found
+    apply_score(row, found)
 
 
 def _reference_convergence(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mlbench.check.checker import check
 from mlbench.collect.runfolder import RunFolder
 from mlbench.errors import InputError
 from mlbench.ingest.run_set import read_run_set
@@ -108,7 +109,10 @@ def test_factor_of_interpolated_reference_scales_the_score(tmp_path: Path) -> No
 
 
 def test_open_division_needs_no_reference(tmp_path: Path) -> None:
-    row = read_run_set(write_run_folder(tmp_path, division="open", log={"batch": 131072}))
+    folder = write_run_folder(tmp_path, division="open", global_batch_size=131072, log={"batch": 131072})
+    for attempt in folder.attempts():
+        attempt.mllog.write_text(attempt.mllog.read_text().replace('"closed"', '"open"'))
+    row = read_run_set(folder)
     assert (row.score_status, row.score_s) == ("valid", pytest.approx(36.5 * 60, rel=1e-6))
 
 
@@ -167,3 +171,17 @@ def test_only_the_open_division_may_choose_a_lower_target(tmp_path: Path, divisi
         text = attempt.mllog.read_text().replace('"value": "closed"', f'"value": "{division}"')
         attempt.mllog.write_text(text)
     assert read_run_set(folder).num_converged == num_converged
+
+
+def test_broken_rule_of_check_leaves_no_score_in_the_database_either(tmp_path: Path) -> None:
+    """design.md: invalid is also what breaks a rule. Two runs of one seed are two clones, whatever their times say."""
+    folder = write_run_folder(tmp_path, log={"seed": 11})
+    row = read_run_set(folder)
+    assert (row.score_status, row.score_s) == ("invalid", None)
+    assert row.score_reason is not None
+    assert row.score_reason.startswith("broken: ")
+    assert row.olympic_mean_s is not None
+    report = check(folder.path)
+    assert report.score_s is None
+    assert report.sets[0].score is not None
+    assert report.sets[0].score.score_reason == row.score_reason
