@@ -156,7 +156,7 @@ def verify(
 ) -> None:
     """Read every record and name file, record and offset of each fault. Status 4 when there is one."""
     from mlbench.cli.data_progress import metering
-    from mlbench.dataset.deep import Findings, quick_all, record_files, verify_all
+    from mlbench.dataset.deep import Findings, quick_all, record_files, verify_all, whole_set_faults
     from mlbench.dataset.parallel import default_workers
     from mlbench.dataset.verify import Fault
 
@@ -169,6 +169,8 @@ def verify(
             found = verify_all(files, num_workers=workers or default_workers(), decode=decode, report=meter.report)
         if expect is not None and found.num_records != expect:
             found.add(Fault(path, f"{found.num_records} sound records, expected {expect}"))
+    for fault in whole_set_faults(path):
+        found.add(fault)
     _print_findings([str(pair.rec) for pair in files], found, quick, json)
     if found.num_faults:
         raise typer.Exit(EXIT_FAULTS)

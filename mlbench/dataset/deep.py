@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mlbench.dataset.judge import Decoder, Judge, native_library
-from mlbench.dataset.layout import RecordFiles
+from mlbench.dataset.layout import RecordFiles, Split, set_faults
 from mlbench.dataset.parallel import Report, count, no_report, run_all, run_threads
 from mlbench.dataset.verify import Fault, quick_check
 from mlbench.errors import InputError
@@ -111,20 +111,20 @@ def verify_all(
     if decode:
         findings.decoder, findings.why_slow = Decoder.pillow if library is None else Decoder.native, reason
     ranges: list[Range] = []
-    for pair in files:
-        try:
-            own, fault = _ranges(pair, decode)
-        except OSError as error:
-            raise InputError(f"{error.filename or pair.rec}: cannot be read: {error.strerror}") from error
-        ranges += own
-        for found in fault:
-            findings.add(found)
-    if library is None:
-        results = run_all(verify_range, ranges, num_workers, report)
-    else:
-        results = run_threads(partial(verify_range, library=library), ranges, num_workers, report)
-    for result in results:
-        findings.merge(result)
+    try:
+        for pair in files:
+            own, faults = _ranges(pair, decode)
+            ranges += own
+            for fault in faults:
+                findings.add(fault)
+        if library is None:
+            results = run_all(verify_range, ranges, num_workers, report)
+        else:
+            results = run_threads(partial(verify_range, library=library), ranges, num_workers, report)
+        for result in results:
+            findings.merge(result)
+    except OSError as error:
+        raise InputError(f"{error.filename or files[0].rec}: cannot be read: {error.strerror}") from error
     order = {pair.rec: number for number, pair in enumerate(files)}
     findings.faults.sort(key=lambda fault: (order.get(fault.path.with_suffix(".rec"), 0), fault.offset or 0))
     return findings
@@ -142,7 +142,8 @@ def _ranges(pair: RecordFiles, decode: bool) -> tuple[list[Range], list[Fault]]:
     else:
         try:
             found = read_index(str(pair.idx)).offsets
-            offsets = array("Q", (found[place] for place in file_order(found)))
+            offsets, own = _each_once(pair, found, size)
+            faults += own
         except RecordFault as fault:
             faults.append(Fault(pair.idx, fault.reason, fault.offset))
     inside = bisect_left(offsets, size)
@@ -158,6 +159,20 @@ def _ranges(pair: RecordFiles, decode: bool) -> tuple[list[Range], list[Fault]]:
         except RecordFault:
             offsets = array("Q")  # the walk over the file finds the fault again, and what lies behind it
     return _cut(pair.rec, size, offsets, known, decode), faults
+
+
+def _each_once(pair: RecordFiles, offsets: Sequence[int], size: int) -> tuple[array[int], list[Fault]]:
+    """Offsets of an index, rising and each once, and what is wrong with their number."""
+    if not offsets:
+        return array("Q"), [Fault(pair.idx, f"the index is empty, {pair.rec.name} has {size} bytes")]
+    once: array[int] = array("Q")
+    faults = []
+    for place in file_order(offsets):
+        if once and offsets[place] == once[-1]:
+            faults.append(Fault(pair.idx, "the index names this record twice", offsets[place], place))
+        else:
+            once.append(offsets[place])
+    return once, faults
 
 
 def _cut(rec: Path, size: int, offsets: array[int], known: bool, decode: bool) -> list[Range]:
@@ -194,8 +209,12 @@ def verify_range(what: Range, library: Any = None) -> Findings:
         while at < what.end:
             if walker is not None:
                 walk, offsets, labels = walker.walk(at, what.end)
-                seen.extend(offsets)
-                findings.pass_records(walk.num_records, walk.image_bytes, labels)
+                if any(map(label_fault, set(labels))):  # a set first: there are far fewer classes than records
+                    for offset in offsets:
+                        _verify_record(what, reader, judge, offset, seen, findings, False)
+                else:
+                    seen.extend(offsets)
+                    findings.pass_records(walk.num_records, walk.image_bytes, labels)
                 count(walk.num_records, walk.behind - at)
                 at = walk.behind
                 if not walk.is_odd:
@@ -237,12 +256,19 @@ def _verify_record(
     except ValueError as error:
         findings.add(Fault(what.rec, str(error), at, number))
         return behind
-    reason = (judge.fault(image) if judge else None) or (DAMAGED_CODES if is_damaged else None)
+    reason = (judge.fault(image) if judge else None) or (DAMAGED_CODES if is_damaged else label_fault(header.label))
     if reason:
         findings.add(Fault(what.rec, reason, at, number))
     else:
         findings.pass_records(1, len(image), (header.label,))
     return behind
+
+
+def label_fault(label: float) -> str | None:
+    """Why a label cannot be the number of a class; None when it can."""
+    if label >= 0 and label.is_integer():  # NaN is neither
+        return None
+    return f"label {label:g} is no class, which are whole numbers from 0"
 
 
 def _names(offsets: array[int], at: int) -> bool:
@@ -273,3 +299,10 @@ def _compare(what: Range, seen: array[int], findings: Findings) -> None:
 def quick_all(files: Sequence[RecordFiles]) -> list[Fault]:
     """The quick check of each file."""
     return [fault for pair in files for fault in quick_check(pair.rec, pair.idx, None)]
+
+
+def whole_set_faults(path: Path) -> list[Fault]:
+    """What is missing or too much in a folder of record files; nothing is known of a single file."""
+    if not path.is_dir():
+        return []
+    return [Fault(file, reason) for split in Split for file, reason in set_faults(path, split)]

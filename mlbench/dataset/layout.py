@@ -61,6 +61,19 @@ def present_files(folder: Path, split: Split) -> list[RecordFiles]:
     return [RecordFiles.of_rec(rec) for rec in recs if num_shards_of(rec, split) is not None]
 
 
+def set_faults(folder: Path, split: Split) -> list[tuple[Path, str]]:
+    """(file, what is wrong) where the files of a split in a folder are not one whole set; empty when they are."""
+    sets: dict[int, Path] = {}
+    for pair in present_files(folder, split):
+        sets.setdefault(num_shards_of(pair.rec, split) or 1, pair.rec)
+    first, *others = sorted(sets.values()) or [folder]
+    faults = [(other, f"of another set than {first.name}: two sets in one folder; move one away") for other in others]
+    for number in sets:
+        absent = (pair.rec for pair in split_files(folder, split, number) if not pair.rec.exists())
+        faults += [(rec, "not there, but other shards of its set are; bring it, or none") for rec in absent]
+    return faults
+
+
 def refuse_existing(folder: Path, splits: Iterable[Split], remedy: str) -> None:
     """Raises: InputError: the folder has files of one of these splits."""
     for split in splits:

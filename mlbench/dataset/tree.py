@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from mlbench.dataset.layout import RecordFiles, Split, num_shards_of, split_files
+from mlbench.dataset.layout import RecordFiles, Split, set_faults
 from mlbench.errors import InputError, near_miss
 from mlbench.worker.recordio import RecordFault, file_order, read_index, scan_offsets
 
@@ -113,15 +113,9 @@ def _refuse_mixture(source: Path, records: dict[Split, list[RecordFiles]]) -> No
     for folder in _split_folders(source).values():
         rec = next(iter(records.values()))[0].rec
         raise InputError(f"{source}: holds both {folder.name}/ and {rec.name}; move one of them away")
-    for split, pairs in records.items():
-        sets = {num: pair.rec for pair in reversed(pairs) if (num := num_shards_of(pair.rec, split)) is not None}
-        if len(sets) > 1:
-            first, second = sorted(sets.values())[:2]
-            raise InputError(f"{first} and {second}: files of two sets in one folder; move one set away")
-        for number in sets:
-            for pair in split_files(source, split, number):
-                if not pair.rec.exists():
-                    raise InputError(f"{pair.rec}: not there, but other shards of its set are; bring it, or none")
+    for split in records:
+        for path, reason in set_faults(source, split):
+            raise InputError(f"{path}: {reason}")
 
 
 class _Writer:

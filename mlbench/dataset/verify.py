@@ -39,7 +39,7 @@ def quick_check(rec: Path, idx: Path, expected_count: int | None) -> list[Fault]
     Reads the whole index and some records. Finds: a missing or empty file; an index of another file; an offset that
     lies outside the file or not on a record's head; a record cut short; an image that is neither JPEG nor PNG; and a
     count off `expected_count` by more than one in a thousand (None: not checked)."""
-    missing = [Fault(path, f"not there; expected beside {other.name}") for path, other in _missing(rec, idx)]
+    missing = _missing(rec, idx)
     if missing:
         return missing
     try:
@@ -68,8 +68,11 @@ def count_faults(idx: Path, found: int, expected: int | None) -> list[Fault]:
     return [Fault(idx, f"{found} records, expected {expected}")]
 
 
-def _missing(rec: Path, idx: Path) -> list[tuple[Path, Path]]:
-    return [(path, other) for path, other in ((rec, idx), (idx, rec)) if not path.is_file()]
+def _missing(rec: Path, idx: Path) -> list[Fault]:
+    absent = [path for path in (rec, idx) if not path.is_file()]
+    if len(absent) == 2:
+        return [Fault(path, "not there") for path in absent]
+    return [Fault(path, f"not there; expected beside {(idx if path == rec else rec).name}") for path in absent]
 
 
 def _sizes(rec: Path, idx: Path, size: int, index: Index) -> list[Fault]:

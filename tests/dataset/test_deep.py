@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlbench.dataset import deep
-from mlbench.dataset.deep import Findings, record_files, verify_all
+from mlbench.dataset.deep import Findings, record_files, verify_all, whole_set_faults
 from mlbench.dataset.judge import Decoder, Judge
 from mlbench.dataset.layout import RecordFiles
 from mlbench.errors import InputError
 from mlbench.worker.native import library as native
-from mlbench.worker.recordio import MAGIC_BYTES, RecordWriter, pack_image, read_index
+from mlbench.worker.recordio import MAGIC_BYTES, RecordReader, RecordWriter, pack_image, read_index
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 
@@ -153,6 +155,63 @@ def test_verify_index_in_another_order_is_sound(tmp_path: Path) -> None:
     pair.idx.write_text("".join(reversed(pair.idx.read_text().splitlines(keepends=True))))
     found = verify(pair)
     assert (found.num_faults, found.num_records) == (0, 5)
+
+
+def test_verify_empty_index_is_a_fault(tmp_path: Path, decoder: str) -> None:
+    pair = write(tmp_path, [encoded()] * 3)
+    pair.idx.write_text("")
+    found = verify(pair)
+    assert [fault.reason for fault in found.faults] == [
+        f"the index is empty, train.rec has {pair.rec.stat().st_size} bytes"
+    ]
+
+
+def test_verify_record_that_the_index_names_twice_is_a_fault(tmp_path: Path) -> None:
+    pair = write(tmp_path, [encoded()] * 3)
+    lines = pair.idx.read_text().splitlines()
+    pair.idx.write_text("\n".join([*lines, f"3\t{offset_of(pair, 1)}"]) + "\n")
+    (fault,) = verify(pair).faults
+    assert (fault.path, fault.offset, fault.record) == (pair.idx, offset_of(pair, 1), 3)
+    assert fault.reason == "the index names this record twice"
+
+
+@pytest.mark.parametrize("label", [float("nan"), float("inf"), -1.0, 0.5])
+def test_verify_label_that_is_no_class_is_a_fault(tmp_path: Path, decoder: str, label: float) -> None:
+    pair = RecordFiles.of_rec(tmp_path / "train.rec")
+    with RecordWriter(str(pair.rec), str(pair.idx)) as writer:
+        for key in range(4):
+            writer.write(key, pack_image(label if key == 2 else float(key), key, encoded()))
+    found = verify(pair)
+    (fault,) = found.faults
+    assert (fault.record, fault.offset, found.num_records) == (2, offset_of(pair, 2), 3)
+    assert "is no class" in fault.reason
+    assert found.labels == {0.0, 1.0, 3.0}
+
+
+def test_verify_read_error_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = write(tmp_path, [encoded()])
+
+    def refuse(self: RecordReader, path: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    monkeypatch.setattr(RecordReader, "__init__", refuse)
+    with pytest.raises(InputError, match=r"train\.rec: cannot be read: Input/output error"):
+        verify(pair)
+
+
+def test_whole_set_a_missing_shard_and_a_second_set_are_faults(tmp_path: Path) -> None:
+    for name in ("train-00000-of-00003", "train-00002-of-00003", "val"):
+        write(tmp_path, [encoded()], name)
+    assert [str(fault) for fault in whole_set_faults(tmp_path)] == [
+        f"{tmp_path}/train-00001-of-00003.rec: not there, but other shards of its set are; bring it, or none"
+    ]
+    write(tmp_path, [encoded()], "train-00001-of-00003")
+    assert whole_set_faults(tmp_path) == []
+    write(tmp_path, [encoded()], "train")
+    (fault,) = whole_set_faults(tmp_path)
+    assert str(fault).endswith(
+        "train.rec: of another set than train-00000-of-00003.rec: two sets in one folder; move one away"
+    )
 
 
 def test_verify_empty_file_says_so(tmp_path: Path) -> None:
