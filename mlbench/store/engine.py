@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -218,15 +219,7 @@ def _postgres_engine(resolved: str, readonly: bool) -> Engine:
         if "@" in (url.host or ""):
             # the driver would name the rest of the password as the host that it cannot find
             raise StoreError(f"{mask_url(resolved)}: holds an @ in user or password; write it as %40")
-        # One connection serves all that a verb asks: to make one costs more than most questions.
-        engine = create_engine(
-            url,
-            poolclass=QueuePool,
-            pool_size=1,
-            max_overflow=8,
-            use_native_hstore=False,
-            connect_args=_session_settings(url, readonly),
-        )
+        return _pooled(url, tuple(_session_settings(url, readonly).items()))
     except ImportError as error:
         raise StoreError(
             f"{mask_url(resolved)}: PostgreSQL needs its driver; pip install 'mlbench[postgres]'"
@@ -234,6 +227,15 @@ def _postgres_engine(resolved: str, readonly: bool) -> Engine:
     except (SQLAlchemyError, ValueError) as error:
         # not shown: where its parts cannot be told apart, any of them may be the password
         raise StoreError("db.url: is no PostgreSQL URL; expected postgresql://user@host:port/name") from error
+
+
+@lru_cache(maxsize=8)
+def _pooled(url: URL, settings: tuple[tuple[str, str], ...]) -> Engine:
+    """One connection serves all that a verb asks, however often it opens the database: to make one costs more than
+    most questions, and a server has few."""
+    engine = create_engine(
+        url, poolclass=QueuePool, pool_size=1, max_overflow=8, use_native_hstore=False, connect_args=dict(settings)
+    )
     weakref.finalize(engine, engine.pool.dispose)
     return engine
 
