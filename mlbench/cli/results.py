@@ -240,7 +240,7 @@ def _cell(value: object) -> object:
     text = value if isinstance(value, str) else str(value) if isinstance(value, bytes | list | dict) else None
     if text is None or len(text) <= CELL_LENGTH:
         return value
-    return f"{text[:CELL_LENGTH]}... ({len(text)} characters; --json shows all)"
+    return f"{text[:CELL_LENGTH]}... ({count_of(len(text), 'character')}; --json shows all)"
 
 
 def _json_value(value: object) -> object:
