@@ -123,6 +123,7 @@ def test_interval_and_verdict_never_disagree(first: list[float], second: list[fl
         assert low >= 1.0 - 1e-6 or high <= 1.0 + 1e-6
 
 
+@pytest.mark.slow
 @given(st.lists(positive, min_size=4, max_size=5), st.lists(positive, min_size=4, max_size=5))
 def test_swapping_the_sides_swaps_the_verdict(first: list[float], second: list[float]) -> None:
     one = compare_metric(compare.TIME_TO_TRAIN, Sample(tuple(first), 5), Sample(tuple(second), 5))

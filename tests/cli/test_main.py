@@ -196,6 +196,7 @@ def test_file_that_cannot_be_written_unhandled_is_still_a_bug(verb: Callable[[Ca
         run_command(["run"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_fault(closed: str, tmp_path: Path) -> None:
     assert _mlbench("results", "list", cwd=tmp_path, stdout=closed).returncode == 0

@@ -28,6 +28,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "sentence"), REFUSED, ids=[" ".join(arguments) for arguments, _ in REFUSED])
 def test_run_bad_input_is_one_sentence_and_launches_nothing(
     arguments: list[str],

@@ -60,6 +60,7 @@ def test_report_again_replaces_the_earlier_one_and_says_what_is_missing(
     assert not (tmp_path / "out" / "plots").exists()
 
 
+@pytest.mark.slow
 def test_sizing_of_a_set_whose_size_nobody_logged_is_not_guessed(
     imported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,7 @@ def test_answer_is_told_in_words_with_the_limit(capsys: pytest.CaptureFixture[st
     assert any("78,454 images/s over 32 GPUs" in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ending", "begins"), [(".svg", b"<svg"), (".png", b"\x89PNG"), (".pdf", b"%PDF")])
 def test_plot_is_saved(tmp_path: Path, ending: str, begins: bytes) -> None:
     assert run_command(["size", DGX, "gpus=32", "--plot", f"need{ending}"]) == 0

@@ -30,11 +30,13 @@ def test_fit_recipe_mean_of_other_images_is_near_what_was_asked() -> None:
     assert abs(sum(sizes) / len(sizes) - 113_000) < 113_000 * 0.05
 
 
+@pytest.mark.slow
 def test_fit_recipe_impossible_size_names_the_range() -> None:
     with pytest.raises(InputError, match=r"images of 64 px have \d+ to \d+"):
         fit_recipe(px=64, mean_bytes=900_000, seed=1)
 
 
+@pytest.mark.slow
 def test_jpeg_same_number_same_bytes_and_no_two_alike() -> None:
     recipe = Recipe(seed=1, px=64, fine_share=0.3)
     first = [ImageMaker(recipe).jpeg(number) for number in (0, 1, 2)]

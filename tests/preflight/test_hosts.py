@@ -227,6 +227,7 @@ def test_run_everywhere_runs_side_by_side_and_keeps_the_order(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.slow
 def test_run_everywhere_limit_ends_a_command_that_hangs() -> None:
     (talk,) = run_everywhere([Reach(name="a")], ["sleep", "60"], limit_s=0.2, environment=ENVIRONMENT)
     assert (talk.timed_out, talk.status) == (True, None)

@@ -66,6 +66,7 @@ def test_series_good_run_set_leaves_every_file_and_row(rehearsal: Rehearsal) -> 
         assert db.execute("select count(*) from run").fetchone() == (2,)
 
 
+@pytest.mark.slow
 def test_series_measures_the_mean_image_of_files_that_are_here(rehearsal: Rehearsal) -> None:
     data = rehearsal.root / "digits"
     one = [f"data.path={data}", "repeats=1"]
@@ -147,6 +148,7 @@ def test_series_on_failure_stop_runs_no_more(rehearsal: Rehearsal) -> None:
     assert result.exit_status == 3
 
 
+@pytest.mark.slow
 def test_resume_runs_only_the_crashed_one_with_a_new_seed(rehearsal: Rehearsal) -> None:
     # case D6
     first = rehearsal.start("repeats=3", "launcher.rehearsal.fault=crash", "launcher.rehearsal.fault_in_run=1")

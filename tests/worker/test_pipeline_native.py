@@ -269,6 +269,7 @@ def _labels(batches: Any) -> list[int]:
     return [int(label) for batch in batches for label in batch.labels.asnumpy()[: batch.num_valid]]
 
 
+@pytest.mark.slow
 def test_training_epochs_show_each_image_once_over_all_ranks(
     mxnet: Any, library: Any, tmp_path: Path, photos: list[bytes]
 ) -> None:

@@ -33,6 +33,7 @@ def _write(folder: Path, payloads: list[bytes]) -> tuple[Path, Path]:
     return rec, idx
 
 
+@pytest.mark.slow
 def test_writer_awkward_payloads_gives_the_bytes_of_mxnet(tmp_path: Path) -> None:
     mxnet_recordio = pytest.importorskip("mxnet.recordio", reason="needs MXNet", exc_type=ImportError)
     theirs = mxnet_recordio.MXIndexedRecordIO(str(tmp_path / "m.idx"), str(tmp_path / "m.rec"), "w")
