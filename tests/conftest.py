@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,6 +19,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRE_ALL = os.environ.get("MLBENCH_REQUIRE_ALL") == "1"
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts a command in the background deaf to Ctrl-C, its children too; tests press it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A machine that others use too is slow now and then; no test asserts a time.
 hypothesis.settings.register_profile("mlbench", deadline=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
@@ -30,17 +32,23 @@ def read_version(connection: Connection, name: str) -> str | None:
     inspector = inspect(connection)
     if not inspector.has_table(VERSION_TABLE):
         tables = inspector.get_table_names()
-        # A PostgreSQL database may be shared; an SQLite file is ours or it is not.
-        if tables and (connection.dialect.name == "sqlite" or "run_set" in tables):
-            raise StoreError(
-                f"{name}: holds tables that mlbench did not make ({', '.join(sorted(tables)[:3])}); "
-                "name another database with --db or MLBENCH_DB_URL"
-            )
-        return None
+        # Another process may have made our tables between the two questions.
+        if VERSION_TABLE not in tables:
+            _refuse_others(connection, tables, name)
+            return None
     rows = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
     if len(rows) != 1 or not str(rows[0]).isdigit():
         raise StoreError(f"{name}: schema version is {', '.join(map(str, rows)) or 'missing'}, expected one number")
     return str(rows[0])
+
+
+def _refuse_others(connection: Connection, tables: Sequence[str], name: str) -> None:
+    # A PostgreSQL database may be shared; an SQLite file is ours or it is not.
+    if tables and (connection.dialect.name == "sqlite" or "run_set" in tables):
+        raise StoreError(
+            f"{name}: holds tables that mlbench did not make ({', '.join(sorted(tables)[:3])}); "
+            "name another database with --db or MLBENCH_DB_URL"
+        )
 
 
 def stamp(connection: Connection, version: str) -> None:

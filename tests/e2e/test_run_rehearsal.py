@@ -179,7 +179,7 @@ def test_run_eight_at_once_give_eight_run_sets(tmp_path: Path) -> None:
 
 def test_reproduce_runs_again_and_says_how_it_compares(tmp_path: Path) -> None:
     mlbench(*QUICK, "repeats=2", cwd=tmp_path)
-    name = next(tmp_path.glob("runs/*")).name
+    name = next(tmp_path.glob("runs/*/run_set.json")).parent.name
     done = mlbench("reproduce", name, "--json", cwd=tmp_path)
     value = json.loads(done.stdout)
     assert value["run_set"] != name
