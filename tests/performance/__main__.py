@@ -3,7 +3,7 @@
     make bench                                     everything, five rounds
     make bench ARGS="--only startup --rounds 9"    one group, or several: --only startup,check
     make bench ARGS="--quick"                      small loads, two rounds: does the suite still work?
-    make bench ARGS="--full --json bench.json"     10,000 run sets, and five real trainings
+    make bench ARGS="--full --json bench.json"     five real trainings too
 
 Peers that are not here are left out, and said: MLBENCH_TORCH_PYTHON and MLBENCH_DALI_PYTHON name Pythons with torch and
 with DALI, MLBENCH_TEST_POSTGRES_URL a server, MLBENCH_PUBLISHED the published logs. Status 0 when everything that could
@@ -75,7 +75,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", metavar="NAME,...", help="names of comparisons, or their beginnings")
     parser.add_argument("--rounds", type=_at_least_one, metavar="N", help=f"rounds of turns; default {ROUNDS}")
     parser.add_argument("--quick", action="store_true", help=f"small loads, {QUICK_ROUNDS} rounds")
-    parser.add_argument("--full", action="store_true", help="10,000 run sets and five real trainings too")
+    parser.add_argument("--full", action="store_true", help="five real trainings too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON, each round too")
     parser.add_argument("--list", action="store_true", help="name the comparisons and measure nothing")
     return parser.parse_args(arguments)
