@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlbench.dataset.synthetic import NUM_CLASSES
 from mlbench.plan.types import Plan
 from tests.performance.command import PEERS, python, run_command, sample_of
 from tests.performance.context import Context, has_training, horovodrun, num_cpus
@@ -35,6 +36,11 @@ class Load:
     px: int
     batch: int
     steps: int
+
+    @property
+    def num_classes(self) -> int:
+        """Of the digits, or of JPEGs as ImageNet's."""
+        return 10 if self.px <= SMALL_PX else NUM_CLASSES
 
 
 def experiments(context: Context) -> Iterator[Experiment]:
@@ -125,6 +131,7 @@ def plan_of(context: Context, load: Load, ranks: int) -> Plan:
         f"data.path={data}",
         f"data.image_px={load.px}",
         f"data.num_train={count}",
+        f"data.num_classes={load.num_classes}",
         f"gpus={ranks}",
         f"training.batch_per_rank={load.batch * DEFAULT_RANKS // ranks}",
         f"runs_dir={context.folder}/runs",
@@ -161,7 +168,13 @@ def _ranks(num_ranks: int) -> list[str]:
 
 
 def _loop_arguments(load: Load, batch: int) -> list[str]:
-    sizes = {"px": load.px, "batch": batch, "steps": load.steps, "warmup": WARMUP}
+    sizes = {
+        "px": load.px,
+        "batch": batch,
+        "steps": load.steps,
+        "warmup": WARMUP,
+        "classes": load.num_classes,
+    }
     return [word for name, value in sizes.items() for word in (f"--{name}", str(value))]
 
 

@@ -3,8 +3,8 @@
 What a careful user of MXNet would write: hybridized with static memory, Gluon's own trainer (Horovod's when several
 ranks run), a loop that never waits but for the step before the last. Prints one JSON object on rank 0.
 
-    python gluon_loop.py --px 64 --batch 32 --steps 20 --warmup 5
-    horovodrun -np 2 python gluon_loop.py --px 64 --batch 16 --steps 20 --warmup 5
+    python gluon_loop.py --px 64 --batch 32 --steps 20 --warmup 5 --classes 10
+    horovodrun -np 2 python gluon_loop.py --px 64 --batch 16 --steps 20 --warmup 5 --classes 10
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from mlbench.worker.job import Model
 from mlbench.worker.model import build, initialise
 from mlbench.worker.runtime import import_mxnet
 
-CLASSES = 10
 
-
-def model() -> Model:
-    """As conf/data/digits.yaml asks for."""
+def model(num_classes: int) -> Model:
+    """As conf/data/digits.yaml asks for, but for the classes."""
     return Model(
         name="resnet50",
-        num_classes=CLASSES,
+        num_classes=num_classes,
         layout="NCHW",
         dtype="float32",
         batch_norm_momentum=0.8,
@@ -49,7 +47,7 @@ def trainer_of(mx: Any, parameters: Any, num_ranks: int) -> Any:
 def main() -> None:
     """Train `--warmup` steps, then time `--steps`."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("px", "batch", "steps", "warmup"):
+    for name in ("px", "batch", "steps", "warmup", "classes"):
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()
     num_ranks, rank = int(os.environ.get("HOROVOD_SIZE", "1")), int(os.environ.get("HOROVOD_RANK", "0"))
@@ -58,13 +56,14 @@ def main() -> None:
         import horovod.mxnet as hvd
 
         hvd.init()
-    net = build(mx, model(), "cpu")
-    initialise(mx, net, model(), mx.cpu())
+    settings = model(options.classes)
+    net = build(mx, settings, "cpu")
+    initialise(mx, net, settings, mx.cpu())
     net.hybridize(static_alloc=True, static_shape=True)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     loss_of.hybridize(static_alloc=True, static_shape=True)
     images = mx.nd.random.uniform(-1, 1, shape=(options.batch, 3, options.px, options.px))
-    labels = mx.nd.array([number % CLASSES for number in range(options.batch)])
+    labels = mx.nd.array([number % options.classes for number in range(options.batch)])
     trainer = trainer_of(mx, net.collect_params(), num_ranks)
 
     def step() -> Any:

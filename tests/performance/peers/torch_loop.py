@@ -3,7 +3,7 @@
 Needs torch alone (no torchvision), so it runs in an environment of its own. Both memory formats are tried for a few
 steps and the faster one is timed: the peer gets its best settings too. Prints one JSON object.
 
-    python torch_loop.py --px 64 --batch 32 --steps 20 --warmup 5 --threads 2
+    python torch_loop.py --px 64 --batch 32 --steps 20 --warmup 5 --classes 10 --threads 2
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 STAGES = ((3, 256), (4, 512), (6, 1024), (3, 2048))
-CLASSES = 10
 
 
 class Unit(nn.Module):
@@ -63,13 +62,13 @@ def resnet50(num_classes: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, num_classes))
 
 
-def stepper(px: int, batch: int, layout: torch.memory_format) -> Callable[[], None]:
+def stepper(px: int, batch: int, classes: int, layout: torch.memory_format) -> Callable[[], None]:
     """A function that trains one step."""
-    net = resnet50(CLASSES).to(memory_format=layout)
+    net = resnet50(classes).to(memory_format=layout)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=2.5e-5)
     loss_of = nn.CrossEntropyLoss()
     images = torch.rand(batch, 3, px, px).to(memory_format=layout)
-    labels = torch.arange(batch) % CLASSES
+    labels = torch.arange(batch) % classes
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
@@ -90,14 +89,14 @@ def timed(step: Callable[[], None], steps: int) -> tuple[float, float]:
 def main() -> None:
     """Choose the memory format, warm up, time."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("px", "batch", "steps", "warmup", "threads"):
+    for name in ("px", "batch", "steps", "warmup", "classes", "threads"):
         parser.add_argument(f"--{name}", type=int, required=True)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     assert sum(item.numel() for item in resnet50(1000).parameters()) == 25_557_032
     trials: dict[str, tuple[float, Callable[[], None]]] = {}
     for name, layout in (("NCHW", torch.contiguous_format), ("channels last", torch.channels_last)):
-        step = stepper(options.px, options.batch, layout)
+        step = stepper(options.px, options.batch, options.classes, layout)
         timed(step, 1)
         # Processor time: another process that takes a core for a moment must not decide.
         trials[name] = (timed(step, 2)[1], step)
