@@ -22,7 +22,7 @@ from typing import Any
 from mlbench.dataset.judge import Decoder, Judge, native_library
 from mlbench.dataset.layout import RecordFiles, Split, set_faults
 from mlbench.dataset.parallel import Report, count, no_report, run_all, run_threads
-from mlbench.dataset.verify import Fault, quick_check
+from mlbench.dataset.verify import Fault, label_fault, quick_check
 from mlbench.errors import InputError
 from mlbench.worker.native import library as native
 from mlbench.worker.recordio import (
@@ -262,13 +262,6 @@ def _verify_record(
     else:
         findings.pass_records(1, len(image), (header.label,))
     return behind
-
-
-def label_fault(label: float) -> str | None:
-    """Why a label cannot be the number of a class; None when it can."""
-    if label >= 0 and label.is_integer():  # NaN is neither
-        return None
-    return f"label {label:g} is no class, which are whole numbers from 0"
 
 
 def _names(offsets: array[int], at: int) -> bool:

@@ -23,7 +23,7 @@ from mlbench.dataset.layout import RecordFiles, Split, concatenate, present_file
 from mlbench.dataset.parallel import Report, count, no_report, run_all
 from mlbench.dataset.source import Stamp, read_image
 from mlbench.dataset.tree import Listing, SourceKind, list_splits, read_lines, refuse_target_in_source
-from mlbench.dataset.verify import image_kind_fault, quick_check
+from mlbench.dataset.verify import image_kind_fault, label_fault, quick_check
 from mlbench.dataset.workfolder import PLAN_NAME, work_folder
 from mlbench.errors import InputError
 from mlbench.worker.recordio import RecordFault, RecordReader, pack_image, read_index, unpack_image
@@ -297,9 +297,7 @@ def _payloads(part: Part, stamp: Stamp) -> Iterator[tuple[bytes, int]]:
 
 def _label_fault(payload: bytes) -> str | None:
     header, _ = unpack_image(payload)
-    if len(header.labels) > 1 or (header.label >= 0 and header.label.is_integer()):
-        return None
-    return f"label {header.label:g}, expected a whole number from 0 on, the class"
+    return label_fault(header.label) if len(header.labels) <= 1 else None
 
 
 def _check_sources(listings: Iterable[Listing], shards: Iterable[Shard]) -> None:

@@ -63,9 +63,15 @@ def quick_check_set(recs: Sequence[Path], idxs: Sequence[Path], expected_count: 
 
 def count_faults(idx: Path, found: int, expected: int | None) -> list[Fault]:
     """A fault when `found` is off `expected` by more than COUNT_TOLERANCE."""
-    if expected is None or abs(found - expected) <= expected * COUNT_TOLERANCE:
-        return []
-    return [Fault(idx, f"{found} records, expected {expected}")]
+    reason = None if expected is None else count_fault(found, expected)
+    return [] if reason is None else [Fault(idx, reason)]
+
+
+def count_fault(found: int, expected: int) -> str | None:
+    """Why a number of records is not what is expected; None when it is near enough."""
+    if abs(found - expected) <= expected * COUNT_TOLERANCE:
+        return None
+    return f"{found} records, expected {expected}"
 
 
 def _missing(rec: Path, idx: Path) -> list[Fault]:
@@ -127,6 +133,13 @@ def image_kind_fault(payload: bytes) -> str | None:
     if start[:3] == b"\xff\xd8\xff" or start == b"\x89PNG\r\n\x1a\n":
         return None
     return f"image begins with {start.hex() or 'nothing'}, expected JPEG (ffd8ff) or PNG"
+
+
+def label_fault(label: float) -> str | None:
+    """Why a label cannot be the number of a class; None when it can."""
+    if label >= 0 and label.is_integer():  # NaN is neither
+        return None
+    return f"label {label:g} is no class, expected a whole number from 0 on"
 
 
 def _of(fault: RecordFault) -> Fault:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlbench.choices import ContainerName
-from mlbench.dataset.verify import COUNT_TOLERANCE, image_kind_fault
+from mlbench.dataset.verify import count_fault, image_kind_fault
 from mlbench.plan.types import Plan
 from mlbench.preflight.check import Check, failed, not_checked, passed
 from mlbench.worker.pipelines.records import DataFault
 from mlbench.worker.recordio import Index, RecordFault, extents, parse_record
-from mlbench.worker.s3 import Endpoints, client_maker, object_size, read_index_of, read_range
+from mlbench.worker.s3 import Endpoints, client_maker, object_size, read_index_of, read_range, split_url
 
 _NAME = "data"
 NUM_SAMPLED_RECORDS = 8
@@ -55,8 +55,9 @@ def _check_split(endpoints: Endpoints, recs: Sequence[str], idxs: Sequence[str],
         index = read_index_of(endpoints, idx)
         _check_object(endpoints, rec, size, index)
         found += len(index)
-    if abs(found - expected) > expected * COUNT_TOLERANCE:
-        raise _Fault(f"{', '.join(idxs)}: {found} records, expected {expected}")
+    reason = count_fault(found, expected)
+    if reason:
+        raise _Fault(f"{', '.join(idxs)}: {reason}")
 
 
 def _check_object(endpoints: Endpoints, rec: str, size: int, index: Index) -> None:
@@ -67,7 +68,7 @@ def _check_object(endpoints: Endpoints, rec: str, size: int, index: Index) -> No
         raise _Fault(
             f"{rec}: the index names offsets {first} to {last}, the object has {size} bytes: it is of another file"
         )
-    bucket, _, key = rec.removeprefix("s3://").partition("/")
+    bucket, key = split_url(rec)
     lengths = extents(index.offsets, size)
     step = max(1, len(index) // NUM_SAMPLED_RECORDS)
     for record in sorted({*range(0, len(index), step), len(index) - 1}):
