@@ -111,7 +111,12 @@ def mean_image_bytes(data: DataConfig) -> float | None:
     they are all here; records in S3 are not. The path is absolute."""
     if data.mean_image_bytes is not None:
         return data.mean_image_bytes
-    paths = [Path(rec) for rec in _files(data.path, data.train_rec)]
-    if not paths or not data.num_train or not all(path.is_file() for path in paths):
+    return mean_record_bytes(data.path, data.train_rec, data.num_train)
+
+
+def mean_record_bytes(folder: str, names: list[str], num_records: int) -> float | None:
+    """Bytes of the record files over their records, when they are all here."""
+    paths = [Path(rec) for rec in _files(folder, names)]
+    if not paths or not num_records or not all(path.is_file() for path in paths):
         return None
-    return sum(path.stat().st_size for path in paths) / data.num_train
+    return sum(path.stat().st_size for path in paths) / num_records

@@ -5,7 +5,6 @@ Works on rows of the database, own and imported alike. The mathematics is in ana
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +34,7 @@ from mlbench.analyse.scaling import ScalingPoint
 from mlbench.collect.allreduce import LARGE_BYTES, peak_row
 from mlbench.collect.runfolder import last_attempts
 from mlbench.collect.runlog import PIPELINE, PIPELINE_REASON
-from mlbench.publish.input_pipeline import input_pipelines
+from mlbench.publish.input_pipeline import input_pipelines, setting_value
 from mlbench.store.tables import Run, RunSet
 
 _NOT_COMPARED = {
@@ -267,15 +266,8 @@ def _logged(run_set: RunSet) -> dict[str, Any]:
         for key, value in settings[0].items()
         if key not in _VOLATILE_LOGGED and all(other.get(key) == value for other in settings)
     }
-    plain = {key: _plain(value) for key, value in shared.items()}
+    plain = {key: setting_value(value) for key, value in shared.items()}
     return plain | ({PIPELINE: used} if used is not None else {})
-
-
-def _plain(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def scaling_point(run_set: RunSet) -> ScalingPoint | None:

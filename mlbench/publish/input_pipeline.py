@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from mlbench.collect.runfolder import last_attempts
 from mlbench.collect.runlog import PIPELINE, PIPELINE_REASON
@@ -24,11 +25,16 @@ def input_pipeline_text(run_set: RunSet) -> str | None:
 def _used(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """(name, why it is not the one that was asked for) of each run that tells."""
     told = [{row.key: row.value for row in run.hyperparameters} for run in runs]
-    return [(_plain(rows[PIPELINE]), _plain(rows.get(PIPELINE_REASON, '""'))) for rows in told if PIPELINE in rows]
+    return [
+        (str(setting_value(rows[PIPELINE])), str(setting_value(rows.get(PIPELINE_REASON, '""'))))
+        for rows in told
+        if PIPELINE in rows
+    ]
 
 
-def _plain(text: str) -> str:
+def setting_value(text: str) -> Any:
+    """A setting as it was logged, of its JSON in the database."""
     try:
-        return str(json.loads(text))
+        return json.loads(text)
     except ValueError:
         return text

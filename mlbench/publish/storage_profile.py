@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from mlbench.analyse.compare import SAMPLES_PER_S
 from mlbench.analyse.consistency import Consistency, consistency
 from mlbench.analyse.telemetry import bytes_in_per_s
+from mlbench.plan.data import mean_record_bytes
 from mlbench.publish.comparison import good_runs, sample
 from mlbench.store.tables import Run, RunSet
 
@@ -66,16 +66,11 @@ def known_sample_bytes(run_set: RunSet) -> tuple[float, str] | None:
 
 
 def _from_files(data: Mapping[str, Any]) -> float | None:
-    """Bytes of the record files over their records, when they are all still here."""
+    """As the plan of a run measures it, when the record files are all still here."""
     path, names, count = data.get("path"), data.get("train_rec"), data.get("num_train")
     if not isinstance(path, str) or "://" in path or not isinstance(names, list) or not isinstance(count, int):
         return None
-    files = [Path(path) / str(name) for name in names]
-    try:
-        total = sum(file.stat().st_size for file in files)
-    except OSError:
-        return None
-    return total / count if count > 0 and total > 0 else None
+    return mean_record_bytes(path, [str(name) for name in names], count)
 
 
 def _bytes_in(run: Run) -> float | None:

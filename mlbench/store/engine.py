@@ -23,8 +23,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError, TimeoutError
 from sqlalchemy.pool import NullPool, QueuePool, StaticPool
 
-from mlbench.collect.safety import mask_url
 from mlbench.errors import StoreError
+from mlbench.secret_names import mask_url
 from mlbench.store import locks, schema
 from mlbench.store.faults import display_name, explain, is_busy, is_lost, is_refused_for_now, path_of
 from mlbench.store.locks import BUSY_TIMEOUT_S

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
-from mlbench.collect.safety import mask_url
+from mlbench.secret_names import mask_url
 from mlbench.store import locks
 from mlbench.store.locks import BUSY_TIMEOUT_S
 from mlbench.store.url import sqlite_path

@@ -13,9 +13,9 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from mlbench.collect.safety import mask_url
 from mlbench.errors import ConfigError
 from mlbench.plan.paths import home
+from mlbench.secret_names import mask_url
 
 ENVIRONMENT = "MLBENCH_DB_URL"
 MEMORY = "sqlite://"
