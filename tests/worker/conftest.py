@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from mlbench.worker import job as schema
+from mlbench.worker.native import build
+from mlbench.worker.native import library as native
 from mlbench.worker.recordio import RecordWriter, pack_image
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +30,17 @@ class SmallSet:
     folder: Path
     num_train: int
     num_val: int
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The native decoder: the one that is built, where it is of these sources, else built anew."""
+    if build.is_current(build.library_path()):
+        return native.load()
+    try:
+        return native.load(build.build(str(tmp_path_factory.mktemp("native"))))
+    except build.BuildError as error:
+        pytest.skip(f"the native decoder cannot be built here: {error}")
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from mlbench.worker.native import build
 from mlbench.worker.native import library as native
 from mlbench.worker.recordio import RecordWriter, pack_image, read_index
 
@@ -32,16 +31,6 @@ PLAIN: dict[str, dict[str, Any]] = {
     "a restart marker behind each row": {"restart_marker_rows": 1, "quality": 95},
     "a comment": {"comment": b"\xff\xd9 is no marker here"},
 }
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    if build.is_current(build.library_path()):
-        return native.load()
-    try:
-        return native.load(build.build(str(tmp_path_factory.mktemp("native"))))
-    except build.BuildError as error:
-        pytest.skip(f"the native decoder cannot be built here: {error}")
 
 
 def picture(mode: str = "RGB", width: int = 90, height: int = 67) -> Any:

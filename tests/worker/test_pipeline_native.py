@@ -24,16 +24,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    if build.is_current(build.library_path()):
-        return native.load()
-    try:
-        return native.load(build.build(str(tmp_path_factory.mktemp("native"))))
-    except build.BuildError as error:
-        pytest.skip(f"the native decoder cannot be built here: {error}")
-
-
-@pytest.fixture(scope="module")
 def photos() -> list[bytes]:
     """JPEGs of about 500 pixels and 100 KB with the spectrum of photographs."""
     maker = ImageMaker(Recipe(seed=3, px=500, fine_share=0.26))
